@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package conformance
+
+import (
+	"strings"
+	"testing"
+)
+
+// A difference is a place where the definitions say something else than the
+// tables on purpose. Kind "*" stands for every kind; What and Have may end in
+// "*", which stands for any rest.
+type difference struct {
+	Kind, What, Have, Reason string
+}
+
+var differences = []difference{
+	{"*", "categories", "models", "kubectl get models lists every kind at once; no client reads categories"},
+	{"*", "column", "Reason string *", "kubectl get says why something is not ready; clients address columns by path, not by position"},
+	{
+		isvc, "spec.canary[].predictor.*.name", "string",
+		"the container name is defaulted by admission, as it is outside canary, where the table does not require it either",
+	},
+	{
+		isvc, "spec.canary[].predictor.model.modelFormat", "object",
+		"admission derives a missing format from the runtime, as it does outside canary, where the table does not require it either",
+	},
+}
+
+const isvc = "serving.kserve.io/v1beta1 InferenceService"
+
+// deliberate reports whether a difference is in the list.
+func deliberate(kind, what, have string) bool {
+	for _, d := range differences {
+		if matches(d.Kind, kind) && matches(d.What, what) && matches(d.Have, have) {
+			return true
+		}
+	}
+	return false
+}
+
+// matches compares with a pattern in which one "*" stands for anything.
+func matches(pattern, s string) bool {
+	before, after, star := strings.Cut(pattern, "*")
+	if !star {
+		return pattern == s
+	}
+	return len(s) >= len(before)+len(after) && strings.HasPrefix(s, before) && strings.HasSuffix(s, after)
+}
+
+func TestMatches(t *testing.T) {
+	for _, tc := range []struct {
+		pattern, s string
+		want       bool
+	}{
+		{"*", "", true},
+		{"a", "a", true},
+		{"a", "ab", false},
+		{"a*", "ab", true},
+		{"a.*.c", "a.b.c", true},
+		{"a.*.c", "a.c", false},
+	} {
+		if have := matches(tc.pattern, tc.s); have != tc.want {
+			t.Errorf("matches(%q, %q) = %v", tc.pattern, tc.s, have)
+		}
+	}
+}
+
+// TestDifferencesAreUsed keeps the list from outliving its reasons.
+func TestDifferencesAreUsed(t *testing.T) {
+	defs := readDefinitions(t)
+	for i, d := range differences {
+		all := differences
+		differences = append(append([]difference{}, all[:i]...), all[i+1:]...)
+		used := false
+		for _, tab := range readTables(t, "fields") {
+			def := defs[tab.Group+" "+tab.Kind]
+			if version := versionOf(def, tab.Version); version != nil {
+				c := &comparison{kind: tab.name()}
+				c.fields(tab, version)
+				c.shape(tab, def, version)
+				used = used || len(c.problems) > 0
+			}
+		}
+		differences = all
+		if !used {
+			t.Errorf("nothing differs any more: %+v", d)
+		}
+	}
+}
