@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/modelplane/modelplane/internal/certs"
+	"github.com/modelplane/modelplane/internal/manager"
+	"github.com/modelplane/modelplane/internal/version"
+)
+
+// managerFlags is what the command line says, before it is understood.
+type managerFlags struct {
+	enable              []string
+	kubeconfig          string
+	qps                 float32
+	burst               int
+	certSource          string
+	logLevel, logFormat string
+	options             manager.Options
+
+	// Understood by check.
+	domains []manager.Domain
+	handler slog.Handler
+}
+
+func newManagerCommand() *cobra.Command {
+	var f managerFlags
+	command := &cobra.Command{
+		Use:   "manager",
+		Short: "Run the controllers and webhooks",
+		Long: "Run the controllers and webhooks.\n\n" +
+			"A flag that is not given is taken from the environment: --log-level from " + envName("log-level") +
+			", and so on.",
+		Args: cobra.NoArgs,
+		PreRunE: func(c *cobra.Command, _ []string) error {
+			if err := fromEnv(c.Flags(), os.LookupEnv); err != nil {
+				return err
+			}
+			return f.check()
+		},
+		RunE: func(c *cobra.Command, _ []string) error { return f.run(c.Context()) },
+	}
+	f.register(command)
+	return command
+}
+
+func (f *managerFlags) register(command *cobra.Command) {
+	flags, o := command.Flags(), &f.options
+	known := manager.Names(domains())
+	flags.StringSliceVar(&f.enable, "enable", known, "domains to serve, separated by commas")
+	flags.StringVar(&o.Namespace, "namespace", "",
+		"the manager's own namespace (default POD_NAMESPACE, the pod's namespace, or "+defaultNamespace+")")
+	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "how to reach the cluster (default KUBECONFIG, the pod's account, or ~/.kube/config)")
+	flags.Float32Var(&f.qps, "kube-api-qps", 500, "requests per second to the API server, per kind; it protects itself as well; -1: no limit")
+	flags.IntVar(&f.burst, "kube-api-burst", 1000, "requests to the API server at once, per kind")
+	flags.BoolVar(&o.LeaderElection, "leader-elect", true, "let one of several replicas reconcile")
+	flags.IntVar(&o.Workers, "workers", 10, "objects of one kind reconciled at the same time")
+
+	flags.StringVar(&o.HealthAddress, "health-probe-bind-address", ":8081", "address of /healthz and /readyz; 0: off")
+	flags.StringVar(&o.MetricsAddress, "metrics-bind-address", ":8443", "address of /metrics, over HTTPS, for those whom the API server permits; 0: off")
+	flags.StringVar(&o.MetricsCertDir, "metrics-cert-dir", "", "directory with tls.crt and tls.key for metrics (default: the webhook certificate)")
+	flags.StringVar(&o.MetricsService, "metrics-service", "modelplane-metrics", "Service that leads to the metrics endpoint; the certificate is good for it")
+	flags.StringVar(&o.ProfilingAddress, "profiling-bind-address", "0", "address of /debug/pprof/; 0: off")
+	flags.BoolVar(&o.ProfilingAllowRemote, "profiling-allow-remote", false, "permit a profiling address that other machines can reach")
+
+	flags.StringVar(&o.WebhookHost, "webhook-host", "", "address that webhooks listen on (default all)")
+	flags.IntVar(&o.WebhookPort, "webhook-port", 9443, "port that webhooks listen on")
+	flags.StringVar(&o.WebhookService, "webhook-service", "modelplane-webhook", "Service through which the API server reaches the webhooks")
+	flags.StringVar(&o.WebhookURL, "webhook-url", "", "https://host:port at which the API server reaches the webhooks of a manager outside the cluster")
+	flags.StringVar(&f.certSource, "webhook-cert-source", string(certs.Self), "where webhook certificates come from: self, dir or cert-manager")
+	flags.StringVar(&o.CertDir, "webhook-cert-dir", "", "directory with tls.crt and tls.key (and ca.crt) for dir and cert-manager")
+	flags.BoolVar(&o.HTTP2, "enable-http2", false, "offer HTTP/2 for webhooks and metrics")
+
+	flags.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error")
+	flags.StringVar(&f.logFormat, "log-format", "json", "json or text")
+	flags.DurationVar(&o.ShutdownDelay, "shutdown-delay", 5*time.Second, "how long webhooks are still accepted after the signal to stop")
+	flags.DurationVar(&o.ShutdownTimeout, "shutdown-timeout", 25*time.Second, "bound on the whole shutdown")
+}
+
+// check understands the flags; whatever it refuses is a wrong call.
+func (f *managerFlags) check() error {
+	if f.options.Namespace == "" {
+		f.options.Namespace = ownNamespace(os.Getenv, os.ReadFile)
+	}
+	f.options.CertSource = certs.Source(f.certSource)
+	var err error
+	if f.domains, err = manager.Select(domains(), f.enable); err != nil {
+		return err
+	}
+	if f.handler, err = newLogHandler(os.Stderr, f.logLevel, f.logFormat); err != nil {
+		return err
+	}
+	if f.burst < 1 {
+		return fmt.Errorf("--kube-api-burst must be at least 1, not %d", f.burst)
+	}
+	return f.options.Validate()
+}
+
+func (f *managerFlags) run(ctx context.Context) error {
+	log := setLog(f.handler)
+	f.options.Log = log
+	ctx, stop := untilSignal(ctx)
+	defer stop()
+	cfg, err := restConfig(f.kubeconfig)
+	if err != nil {
+		return err
+	}
+	cfg.QPS, cfg.Burst = f.qps, f.burst
+	cfg.UserAgent = "modelplane-manager/" + version.Get().Version
+	log.Info("Starting", "version", version.Get().Version, "domains", manager.Names(f.domains),
+		"namespace", f.options.Namespace)
+	if err := manager.Run(ctx, cfg, f.options, f.domains); err != nil {
+		log.Error(err, "Stopped because of a failure")
+		return &failure{err: err, logged: true}
+	}
+	log.Info("Stopped")
+	return nil
+}
+
+// untilSignal ends the context at the first signal to stop and the process at the second. The second is handled rather
+// than left to the system, which ignores it for the first process of a container.
+func untilSignal(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		<-signals
+		cancel()
+		<-signals
+		os.Exit(exitFailed)
+	}()
+	return ctx, cancel
+}
+
+const (
+	defaultNamespace = "modelplane-system"
+	podNamespaceFile = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
+)
+
+func ownNamespace(getenv func(string) string, readFile func(string) ([]byte, error)) string {
+	if namespace := getenv("POD_NAMESPACE"); namespace != "" {
+		return namespace
+	}
+	if data, err := readFile(podNamespaceFile); err == nil && len(data) > 0 {
+		return strings.TrimSpace(string(data))
+	}
+	return defaultNamespace
+}
+
+// restConfig finds the cluster: the flag, KUBECONFIG, the pod's account, the file in the home directory, in that order.
+func restConfig(path string) (*rest.Config, error) {
+	if path == "" && os.Getenv(clientcmd.RecommendedConfigPathEnvVar) == "" {
+		cfg, err := rest.InClusterConfig()
+		if err == nil || !errors.Is(err, rest.ErrNotInCluster) {
+			return cfg, err
+		}
+	}
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = path
+	cfg, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{}).ClientConfig()
+	if clientcmd.IsEmptyConfig(err) {
+		return nil, errors.New("no cluster to talk to: give --kubeconfig, set KUBECONFIG, or run inside a cluster")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the kubeconfig: %w", err)
+	}
+	return cfg, nil
+}
