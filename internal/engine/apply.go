@@ -1,0 +1,294 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+)
+
+// writer is Apply: it makes the cluster hold exactly the planned children.
+type writer struct {
+	client     client.Client
+	live       client.Reader // uncached, for the rare look before touching what may be somebody else's
+	owned      client.Reader
+	apis       *apis
+	ledger     *ledger
+	metrics    *childMetrics
+	fieldOwner string
+	kinds      []childKind
+}
+
+// outcome is what Apply has to tell.
+type outcome struct {
+	problems []*Problem
+	events   []Event
+	wrote    int
+}
+
+func (out *outcome) fail(p *Problem) { out.problems = append(out.problems, p) }
+
+// children are the live children of one owner, as the cache has them.
+type children map[childKey]client.Object
+
+// apply writes what differs, stage by stage, and then removes what the plan no
+// longer names. Nothing is removed while something could not be written: the
+// old child may be what still serves.
+func (w *writer) apply(ctx context.Context, o owner, intents []*intent) outcome {
+	out := outcome{}
+	have, err := w.childrenOf(ctx, o.GetUID())
+	if err != nil {
+		out.fail(problemOf(err, "Reading the children"))
+		return out
+	}
+	slices.SortStableFunc(intents, func(a, b *intent) int { return a.Stage - b.Stage })
+	for i, in := range intents {
+		if i > 0 && in.Stage != intents[i-1].Stage && len(out.problems) > 0 {
+			return out
+		}
+		if ctx.Err() != nil {
+			out.fail(problemOf(ctx.Err(), "Writing "+in.key.String()))
+			return out
+		}
+		w.applyOne(ctx, o, in, have[in.key], &out)
+	}
+	if len(out.problems) == 0 {
+		w.prune(ctx, o, have, intents, &out)
+	}
+	return out
+}
+
+func (w *writer) applyOne(ctx context.Context, o owner, in *intent, live client.Object, out *outcome) {
+	if err := w.apis.served(in.key.gvk); err != nil {
+		out.fail(WaitFor("APIMissing", "%s is wanted, but the cluster does not serve %s. Install that API; nothing needs a restart.",
+			in.key, in.key.gvk.GroupVersion()))
+		return
+	}
+	verdict := w.check(o, in, live)
+	if verdict == intact {
+		w.metrics.count(in.key.gvk, "skip")
+		return
+	}
+	if live != nil && live.GetDeletionTimestamp() != nil {
+		out.fail(WaitFor("ChildTerminating", "%s is being deleted and will be made again when it is gone. If it stays, look at its finalizers.", in.key))
+		return
+	}
+	if p := w.mayTake(ctx, o, in, live); p != nil {
+		out.fail(p)
+		return
+	}
+	if err := w.send(ctx, o, in, live); err != nil {
+		out.fail(w.explain(ctx, o, in, err))
+		return
+	}
+	out.wrote++
+	w.tell(ctx, in, live, verdict, out)
+}
+
+// verdict is how a live child compares with the intent.
+type verdict string
+
+const (
+	intact  verdict = "intact"
+	absent  verdict = "absent"  // not there, and never was as far as we know
+	deleted verdict = "deleted" // somebody deleted it
+	changed verdict = "changed" // the intent is new
+	edited  verdict = "edited"  // somebody took a field of ours
+)
+
+// check compares without a call. live is what the cache has, which may lag
+// behind our own last write; the ledger knows of that.
+func (w *writer) check(o owner, in *intent, live client.Object) verdict {
+	last, known := w.ledger.get(o.GetUID(), in.key)
+	switch {
+	case live == nil && known && last.gone:
+		return deleted
+	case live == nil && known && last.deleted:
+		return absent
+	case live == nil && known && last.digest == in.digest:
+		return intact // written, not yet in the cache; a deletion would have been noted
+	case live == nil:
+		return absent
+	case known && !last.deleted && older(live.GetResourceVersion(), last.version):
+		if last.digest == in.digest {
+			return intact
+		}
+		return changed
+	case live.GetAnnotations()[AnnotationIntent] != in.digest:
+		if known && last.digest == in.digest {
+			return edited
+		}
+		return changed
+	}
+	fields := ownedFields(live.GetManagedFields(), w.fieldOwner)
+	hash := w.ledger.hash(fields)
+	if known && last.uid == live.GetUID() && last.digest == in.digest && last.fields == hash || covers(fields, in.body.Object) {
+		w.ledger.put(o.GetUID(), in.key, entry{uid: live.GetUID(), digest: in.digest, version: live.GetResourceVersion(), fields: hash})
+		return intact
+	}
+	return edited
+}
+
+// mayTake refuses what belongs to somebody else. For a child with an owner
+// reference the API server itself refuses a second controller, so that only
+// the others need a look.
+func (w *writer) mayTake(ctx context.Context, o owner, in *intent, live client.Object) *Problem {
+	if live != nil || in.reachable {
+		return nil
+	}
+	head := &metav1.PartialObjectMetadata{}
+	head.SetGroupVersionKind(in.key.gvk)
+	err := w.live.Get(ctx, in.key.NamespacedName, head)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return problemOf(err, "Looking for "+in.key.String())
+	}
+	if ref := metav1.GetControllerOf(head); ref != nil && ref.UID != o.GetUID() {
+		return ownedByAnother(in.key, ref)
+	}
+	uid, named := head.Labels[LabelOwner], head.Annotations[AnnotationOwner]
+	if uid != "" && uid != string(o.GetUID()) && named != o.ref() {
+		return MustChange("OwnedByAnother", "%s already belongs to %s. Rename one of the two, or remove the other.", in.key, named)
+	}
+	return nil
+}
+
+func ownedByAnother(key childKey, ref *metav1.OwnerReference) *Problem {
+	return MustChange("OwnedByAnother", "%s already exists and is controlled by %s %s. Rename one of the two, or remove the other.",
+		key, ref.Kind, ref.Name)
+}
+
+func (w *writer) send(ctx context.Context, o owner, in *intent, live client.Object) error {
+	body := in.body.DeepCopy()
+	err := w.client.Apply(ctx, client.ApplyConfigurationFromUnstructured(body), client.FieldOwner(w.fieldOwner), client.ForceOwnership)
+	if in.Replace && immutable(err) {
+		err = w.replace(ctx, o, in, live)
+	}
+	if err != nil {
+		return err
+	}
+	if body.GetUID() == "" {
+		return nil // replaced: the deletion's watch event makes it anew
+	}
+	w.ledger.put(o.GetUID(), in.key, entry{
+		uid: body.GetUID(), digest: in.digest, version: body.GetResourceVersion(),
+		fields: w.ledger.hash(ownedFields(body.GetManagedFields(), w.fieldOwner)),
+	})
+	return nil
+}
+
+// replace deletes a child that cannot be changed in place. It is made anew when
+// the watch says that it is gone.
+func (w *writer) replace(ctx context.Context, o owner, in *intent, live client.Object) error {
+	if live == nil {
+		return WaitFor("ChildNotSeen", "%s exists but is not seen yet. It is replaced as soon as it is.", in.key)
+	}
+	uid := live.GetUID()
+	err := w.client.Delete(ctx, in.body.DeepCopy(),
+		client.Preconditions{UID: &uid}, client.PropagationPolicy(metav1.DeletePropagationBackground))
+	if client.IgnoreNotFound(err) != nil {
+		return err
+	}
+	w.metrics.count(in.key.gvk, "replace")
+	w.ledger.put(o.GetUID(), in.key, entry{uid: uid, deleted: true})
+	return nil
+}
+
+// explain turns a refused write into a problem, with the owner's name where
+// ownership is the reason.
+func (w *writer) explain(ctx context.Context, o owner, in *intent, err error) *Problem {
+	if !controlledByAnother(err) {
+		return problemOf(err, "Writing "+in.key.String())
+	}
+	head := &metav1.PartialObjectMetadata{}
+	head.SetGroupVersionKind(in.key.gvk)
+	if getErr := w.live.Get(ctx, in.key.NamespacedName, head); getErr != nil {
+		return problemOf(getErr, "Looking for the owner of "+in.key.String())
+	}
+	ref := metav1.GetControllerOf(head)
+	if ref == nil {
+		return problemOf(err, "Writing "+in.key.String())
+	}
+	if ref.Kind == o.gvk.Kind && ref.Name == o.GetName() && ref.UID != o.GetUID() {
+		return &Problem{Family: Failed, Reason: "PreviousOwnerGone", visible: true, cause: err,
+			Message: fmt.Sprintf("%s belongs to a %s of the same name that was deleted. Waiting for the garbage collector to remove it.", in.key, ref.Kind)}
+	}
+	return ownedByAnother(in.key, ref)
+}
+
+// tell counts a write, logs it, and says in an event what a person would want
+// to know: that somebody else had changed or deleted the child.
+func (w *writer) tell(ctx context.Context, in *intent, live client.Object, v verdict, out *outcome) {
+	w.metrics.count(in.key.gvk, "apply")
+	log.FromContext(ctx).V(1).Info("Applied a child", "child", in.key.String(), "because", string(v))
+	switch v {
+	case edited:
+		w.metrics.count(in.key.gvk, "repair")
+		out.events = append(out.events, Event{Reason: "ChildRepaired",
+			Message: fmt.Sprintf("%s was edited%s and has been set back.", in.key, editedBy(live))})
+	case deleted:
+		w.metrics.count(in.key.gvk, "repair")
+		out.events = append(out.events, Event{Reason: "ChildRecreated",
+			Message: fmt.Sprintf("%s was deleted and has been made again.", in.key)})
+	}
+}
+
+// editedBy names the last one who wrote to a child besides us.
+func editedBy(live client.Object) string {
+	name, when := "", metav1.Time{}
+	for _, m := range live.GetManagedFields() {
+		if !strings.HasPrefix(m.Manager, fieldOwnerPrefix) && m.Subresource == "" && m.Time != nil && !m.Time.Before(&when) {
+			name, when = m.Manager, *m.Time
+		}
+	}
+	if name == "" {
+		return ""
+	}
+	return " by " + name
+}
+
+// childKind is a kind of child with what is needed to list it.
+type childKind struct {
+	gvk  schema.GroupVersionKind
+	list func() client.ObjectList
+}
+
+// childrenOf reads an owner's children of all kinds from the cache, without
+// copying them: they must not be changed.
+func (w *writer) childrenOf(ctx context.Context, uid types.UID) (children, error) {
+	have := children{}
+	for _, k := range w.kinds {
+		if w.apis.served(k.gvk) != nil {
+			continue
+		}
+		list := k.list()
+		err := w.owned.List(ctx, list, client.MatchingFields{ownerIndex: string(uid)}, client.UnsafeDisableDeepCopy)
+		if err != nil {
+			if w.apis.served(k.gvk) != nil {
+				continue // gone while we looked
+			}
+			return nil, fmt.Errorf("list %s: %w", k.gvk.Kind, err)
+		}
+		items, err := meta.ExtractList(list)
+		if err != nil {
+			return nil, err
+		}
+		for _, item := range items {
+			obj := item.(client.Object)
+			have[childKey{gvk: k.gvk, NamespacedName: client.ObjectKeyFromObject(obj)}] = obj
+		}
+	}
+	return have, nil
+}

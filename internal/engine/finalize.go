@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+func (r *reconciler[T, Seen]) finalizer() string { return FinalizerPrefix + r.spec.Name }
+
+// holdOn adds our finalizer, before anything exists that needs it.
+func (r *reconciler[T, Seen]) holdOn(ctx context.Context, o owner) error {
+	have := o.GetFinalizers()
+	if slices.Contains(have, r.finalizer()) {
+		return nil
+	}
+	return r.setFinalizers(ctx, o, append(slices.Clone(have), r.finalizer()))
+}
+
+// finish cleans up after an object that is being deleted and lets it go.
+func (r *reconciler[T, Seen]) finish(ctx context.Context, o owner, obj T) *Problem {
+	have := o.GetFinalizers()
+	rest := slices.DeleteFunc(slices.Clone(have), func(f string) bool {
+		return f == r.finalizer() || slices.Contains(r.spec.OldFinalizers, f)
+	})
+	if len(rest) == len(have) {
+		return nil // nothing of it is ours to do
+	}
+	if slices.Contains(have, r.finalizer()) {
+		gone, problems := r.writer.removeUnreachable(ctx, o)
+		if len(problems) > 0 {
+			return summary(problems)
+		}
+		if !gone {
+			return WaitFor("CleaningUp", "Waiting for children in other namespaces to go.")
+		}
+		if p := r.cleanup(ctx, obj); p != nil {
+			return p
+		}
+	}
+	if err := r.setFinalizers(ctx, o, rest); client.IgnoreNotFound(err) != nil {
+		return problemOf(err, "Removing the finalizer")
+	}
+	return nil
+}
+
+func (r *reconciler[T, Seen]) cleanup(ctx context.Context, obj T) *Problem {
+	cleaner, ok := r.kind.(Cleaner[T, Seen])
+	if !ok {
+		return nil
+	}
+	seen, err := r.observe(ctx, obj)
+	if err != nil {
+		return problemOf(err, "Reading what the clean-up depends on")
+	}
+	if err := cleaner.Cleanup(ctx, obj, seen); err != nil {
+		p := problemOf(err, "Cleaning up outside the cluster")
+		p.visible = true
+		return p
+	}
+	return nil
+}
+
+// setFinalizers replaces the list if nobody else changed the object since.
+func (r *reconciler[T, Seen]) setFinalizers(ctx context.Context, o owner, finalizers []string) error {
+	body, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"resourceVersion": o.GetResourceVersion(), "finalizers": finalizers,
+	}})
+	if err != nil {
+		return err
+	}
+	answer := o.DeepCopyObject().(client.Object)
+	if err := r.client.Patch(ctx, answer, client.RawPatch(types.MergePatchType, body), client.FieldOwner(r.spec.fieldOwner())); err != nil {
+		return err
+	}
+	// The status patch that follows must build on this version.
+	o.SetResourceVersion(answer.GetResourceVersion())
+	o.SetFinalizers(finalizers)
+	return nil
+}

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+)
+
+// childKey identifies a child in the cluster.
+type childKey struct {
+	gvk schema.GroupVersionKind
+	types.NamespacedName
+}
+
+func (k childKey) String() string {
+	if k.Namespace == "" {
+		return k.gvk.Kind + " " + k.Name
+	}
+	return k.gvk.Kind + " " + k.Namespace + "/" + k.Name
+}
+
+// intent is a child as it will be sent: exactly the fields we own.
+type intent struct {
+	Child
+	key    childKey
+	body   *unstructured.Unstructured
+	digest string
+	// reachable says that an owner reference ties the child to its owner, so
+	// that the cluster's garbage collector cleans it up.
+	reachable bool
+}
+
+// owner is the object on whose behalf children exist.
+type owner struct {
+	client.Object
+	gvk schema.GroupVersionKind
+}
+
+// ref names the owner in an annotation.
+func (o owner) ref() string {
+	return strings.Join([]string{o.gvk.GroupKind().String(), o.GetNamespace(), o.GetName()}, "/")
+}
+
+// newIntent turns a planned child into what is sent. It fails when the child
+// is not well-formed, which is a mistake of the plan.
+func newIntent(scheme *runtime.Scheme, o owner, c Child) (*intent, error) {
+	gvk, err := apiutil.GVKForObject(c.Object, scheme)
+	if err != nil {
+		return nil, fmt.Errorf("the plan names a child of an unknown kind: %w", err)
+	}
+	body, err := runtime.DefaultUnstructuredConverter.ToUnstructured(c.Object)
+	if err != nil {
+		return nil, fmt.Errorf("encode %s %s: %w", gvk.Kind, c.Object.GetName(), err)
+	}
+	delete(body, "status")
+	dropNulls(body)
+	u := &unstructured.Unstructured{Object: body}
+	u.SetGroupVersionKind(gvk)
+	if u.GetName() == "" {
+		return nil, fmt.Errorf("the plan names a %s without a name", gvk.Kind)
+	}
+	in := &intent{Child: c, body: u, reachable: !c.Retain && (o.GetNamespace() == "" || o.GetNamespace() == u.GetNamespace())}
+	in.key = childKey{gvk: gvk, NamespacedName: types.NamespacedName{Namespace: u.GetNamespace(), Name: u.GetName()}}
+	in.mark(o)
+	return in, in.seal()
+}
+
+// mark ties the child to its owner.
+func (in *intent) mark(o owner) {
+	labels := in.body.GetLabels()
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	labels[LabelOwner] = string(o.GetUID())
+	in.body.SetLabels(labels)
+	if in.reachable {
+		yes := true
+		in.body.SetOwnerReferences([]metav1.OwnerReference{{
+			APIVersion: o.gvk.GroupVersion().String(), Kind: o.gvk.Kind, Name: o.GetName(), UID: o.GetUID(),
+			Controller: &yes, BlockOwnerDeletion: &yes,
+		}})
+		return
+	}
+	annotations := in.body.GetAnnotations()
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	annotations[AnnotationOwner] = o.ref()
+	if in.Retain {
+		annotations[AnnotationRetained] = "true"
+	}
+	in.body.SetAnnotations(annotations)
+}
+
+// seal computes the digest over everything but itself and writes it down.
+func (in *intent) seal() error {
+	raw, err := json.Marshal(in.body.Object) // maps are encoded in key order
+	if err != nil {
+		return fmt.Errorf("encode %s: %w", in.key, err)
+	}
+	sum := sha256.Sum256(raw)
+	in.digest = hex.EncodeToString(sum[:12])
+	annotations := in.body.GetAnnotations()
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	annotations[AnnotationIntent] = in.digest
+	in.body.SetAnnotations(annotations)
+	return nil
+}
+
+// dropNulls removes what typed objects encode although nobody set it: an
+// applied null would claim the field.
+func dropNulls(m map[string]any) {
+	for k, v := range m {
+		switch v := v.(type) {
+		case nil:
+			delete(m, k)
+		case map[string]any:
+			dropNulls(v)
+		case []any:
+			for _, e := range v {
+				if em, ok := e.(map[string]any); ok {
+					dropNulls(em)
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+// Keys that the engine writes on children (never into a pod template) and
+// objects.
+const (
+	// LabelOwner holds the owner's UID. Children are watched, found and pruned by it.
+	LabelOwner = "modelplane.dev/owner-uid"
+	// AnnotationOwner names the owner as Kind.group/namespace/name where an
+	// owner reference cannot.
+	AnnotationOwner = "modelplane.dev/owner"
+	// AnnotationIntent holds the digest of what was last applied.
+	AnnotationIntent = "modelplane.dev/intent"
+	// AnnotationRetained marks a child that outlives its owner.
+	AnnotationRetained = "modelplane.dev/retained"
+	// FinalizerPrefix, with the controller's name, is the finalizer of objects
+	// that have something which the garbage collector cannot reach.
+	FinalizerPrefix = "modelplane.dev/"
+
+	fieldOwnerPrefix = "modelplane-"
+)

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+	"time"
+
+	"k8s.io/apimachinery/pkg/labels"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Kind is what a domain contributes: how to look at one object of the kind and
+// what to decide about it.
+type Kind[T client.Object, Seen any] interface {
+	// Observe reads everything the decision depends on. It returns an error
+	// only when the world failed it; what is missing or wrong belongs into
+	// Seen, for Plan to judge.
+	Observe(ctx context.Context, r Reader, obj T) (Seen, error)
+	// Plan is pure: no client, no clock, no randomness, no environment. It must
+	// not change obj or seen.
+	Plan(obj T, seen Seen) Plan
+}
+
+// Cleaner is implemented by a Kind that leaves something outside the cluster
+// which must go when the object goes. Only such kinds get a finalizer for it.
+type Cleaner[T client.Object, Seen any] interface {
+	// Cleanup removes what is outside. It is called until it returns nil.
+	Cleanup(ctx context.Context, obj T, seen Seen) error
+}
+
+// Plan is the complete decision about one object.
+type Plan struct {
+	// Children are all objects that should exist on behalf of the object.
+	// Whatever the object had before and is not named here is removed.
+	Children []Child
+	// Hold leaves the children as they are, because nothing can be decided
+	// about them now. Children is then ignored.
+	Hold bool
+	// Status is the complete status (the struct or a pointer to it), with zero
+	// transition times: the engine keeps or stamps them. Nil leaves it alone.
+	Status any
+	// Problem is what keeps the object from being as asked, nil if nothing does.
+	Problem *Problem
+	// Events are said only when the status changes with this plan.
+	Events []Event
+	// RequeueAfter asks for another look, for what no watch can tell (a
+	// certificate's renewal). Zero means never.
+	RequeueAfter time.Duration
+}
+
+// Child is one object of a plan.
+type Child struct {
+	// Object is the intent: only the fields that Modelplane cares about.
+	Object client.Object
+	// Stage orders the writes: a stage begins when all of the lower ones were
+	// applied.
+	Stage int
+	// Retain makes the child outlive its owner; it is never pruned.
+	Retain bool
+	// Replace allows the child to be deleted and made anew when the API server
+	// refuses to change a field of it.
+	Replace bool
+}
+
+// Event is something worth telling the person who looks at the object.
+type Event struct {
+	Warning bool
+	Reason  string
+	Message string
+}
+
+// Spec says what the engine must know of a kind before the first object comes.
+type Spec struct {
+	// Name of the controller: in logs, metrics and the field owner.
+	Name string
+	// Children are the kinds that a plan may name, also those that it named in
+	// earlier releases, so that they are found and pruned.
+	Children []ChildKind
+	// Inputs are the kinds that Observe reads besides its own object and
+	// children.
+	Inputs []Input
+	// Ready is the condition that says whether the object works. Default Ready.
+	Ready string
+	// Knative marks Knative-style conditions (no observedGeneration in them).
+	Knative bool
+	// OldFinalizers are those that other controllers left on existing objects;
+	// they are taken off when such an object is deleted.
+	OldFinalizers []string
+	// FarReaching is set when plans may name children that an owner reference
+	// cannot reach (in another namespace, or cluster-scoped ones of a namespaced
+	// object). Such objects get a finalizer.
+	FarReaching bool
+	// Workers is the number of objects handled at the same time. Default 10.
+	Workers int
+}
+
+// ChildKind is a kind that plans may name.
+type ChildKind struct {
+	// Object is an empty object of the kind; for a kind that is not in the
+	// scheme, an unstructured one with its apiVersion and kind.
+	Object client.Object
+	// Optional marks an API that may be absent, and come and go at any time.
+	Optional bool
+	// Resource is the plural name where it cannot be guessed from the kind.
+	Resource string
+}
+
+// Input is a kind that Observe reads.
+type Input struct {
+	// Object is an empty object of the kind, as in ChildKind.
+	Object client.Object
+	// MetadataOnly keeps only names, labels and annotations in memory; Observe
+	// reads such an input as *metav1.PartialObjectMetadata, and its content,
+	// where it must, with Reader.Content.
+	MetadataOnly bool
+	// Select restricts what is watched and kept. All of it if nil.
+	Select labels.Selector
+	// Optional as in ChildKind.
+	Optional bool
+	// Resource as in ChildKind.
+	Resource string
+}
+
+func (s *Spec) readyType() string {
+	if s.Ready == "" {
+		return "Ready"
+	}
+	return s.Ready
+}
+
+func (s *Spec) workers() int {
+	if s.Workers <= 0 {
+		return 10
+	}
+	return s.Workers
+}
+
+// fieldOwner is the one owner of all fields that a controller applies.
+func (s *Spec) fieldOwner() string { return fieldOwnerPrefix + s.Name }

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+)
+
+// prune removes the children that the plan no longer names. They are found by
+// their owner's label among all kinds of children, so that it works after a
+// restart and when a child changed its kind.
+func (w *writer) prune(ctx context.Context, o owner, have children, intents []*intent, out *outcome) {
+	wanted := make(map[childKey]bool, len(intents))
+	for _, in := range intents {
+		wanted[in.key] = true
+	}
+	for key, obj := range have {
+		if !wanted[key] && obj.GetAnnotations()[AnnotationRetained] == "" && w.ours(o, obj) {
+			w.remove(ctx, o, key, obj, out)
+		}
+	}
+}
+
+// ours is false for a child whose owner reference was taken over by somebody
+// else: it is no longer ours to delete.
+func (w *writer) ours(o owner, obj client.Object) bool {
+	ref := metav1.GetControllerOfNoCopy(obj)
+	return ref == nil || ref.UID == o.GetUID()
+}
+
+func (w *writer) remove(ctx context.Context, o owner, key childKey, obj client.Object, out *outcome) {
+	last, known := w.ledger.get(o.GetUID(), key)
+	if obj.GetDeletionTimestamp() != nil || known && last.deleted && last.uid == obj.GetUID() {
+		return // on its way
+	}
+	uid := obj.GetUID()
+	head := &metav1.PartialObjectMetadata{}
+	head.SetGroupVersionKind(key.gvk)
+	head.SetNamespace(key.Namespace)
+	head.SetName(key.Name)
+	err := w.client.Delete(ctx, head, client.Preconditions{UID: &uid}, client.PropagationPolicy(metav1.DeletePropagationBackground))
+	if client.IgnoreNotFound(err) != nil {
+		out.fail(problemOf(err, "Removing "+key.String()))
+		return
+	}
+	out.wrote++
+	w.ledger.put(o.GetUID(), key, entry{uid: uid, deleted: true})
+	w.metrics.count(key.gvk, "prune")
+	log.FromContext(ctx).V(1).Info("Removed a child that is no longer wanted", "child", key.String())
+}
+
+// removeUnreachable deletes what the garbage collector cannot reach when the
+// owner goes, and tells whether all of it is gone.
+func (w *writer) removeUnreachable(ctx context.Context, o owner) (gone bool, problems []*Problem) {
+	have, err := w.childrenOf(ctx, o.GetUID())
+	if err != nil {
+		return false, []*Problem{problemOf(err, "Reading the children")}
+	}
+	out := outcome{}
+	gone = true
+	for key, obj := range have {
+		if metav1.GetControllerOfNoCopy(obj) != nil || obj.GetAnnotations()[AnnotationRetained] != "" {
+			continue
+		}
+		gone = false
+		w.remove(ctx, o, key, obj, &out)
+	}
+	return gone, out.problems
+}

@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/lru"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+)
+
+// Reader is what Observe reads through. Everything comes from caches, and
+// whatever is asked for, found or not, wakes the object again when it changes.
+type Reader interface {
+	// Get reads one input. NotFound is the caller's to judge.
+	Get(ctx context.Context, key client.ObjectKey, obj client.Object) error
+	// List reads inputs. Give InNamespace where it applies, so that the others
+	// do not wake the object, and Matching where only some concern it.
+	List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error
+	// Child reads a live child of ours by the name and namespace in obj.
+	Child(ctx context.Context, obj client.Object) error
+	// Content reads an input that is kept in memory as metadata only (a
+	// Secret), in full. It costs an API call once per version of it.
+	Content(ctx context.Context, key client.ObjectKey, obj client.Object) error
+	// Has tells whether the cluster serves an optional API now.
+	Has(gk schema.GroupKind) bool
+}
+
+// Matching limits what a List depends on: only objects that match, before or
+// after a change, wake the one that listed. It does not filter the result.
+type Matching func(client.Object) bool
+
+// ApplyToList makes Matching a ListOption; it leaves the request alone.
+func (Matching) ApplyToList(*client.ListOptions) {}
+
+// sources are the caches behind every Reader of a controller.
+type sources struct {
+	scheme   *runtime.Scheme
+	inputs   client.Reader
+	selected map[schema.GroupKind]client.Reader
+	owned    client.Reader
+	live     client.Reader
+	apis     *apis
+	contents *contents
+}
+
+// recorder is the Reader of one reconcile. A need is made known before the
+// read, so that a change right after the read is not missed.
+type recorder struct {
+	*sources
+	who     types.NamespacedName
+	tracker *tracker
+	needs   map[need]func(client.Object) bool
+}
+
+func (s *sources) recorder(who types.NamespacedName, t *tracker) *recorder {
+	return &recorder{sources: s, who: who, tracker: t, needs: map[need]func(client.Object) bool{}}
+}
+
+// done forgets what earlier reconciles asked for and this one did not.
+func (r *recorder) done() { r.tracker.replace(r.who, r.needs) }
+
+func (r *recorder) need(n need, match func(client.Object) bool) {
+	if earlier, ok := r.needs[n]; ok && earlier == nil {
+		return // already depends on all of it
+	}
+	r.needs[n] = match
+	r.tracker.add(r.who, n, match)
+}
+
+func (r *recorder) cacheOf(gk schema.GroupKind) client.Reader {
+	if c, ok := r.selected[gk]; ok {
+		return c
+	}
+	return r.inputs
+}
+
+func (r *recorder) Get(ctx context.Context, key client.ObjectKey, obj client.Object) error {
+	gk, err := r.ask(key, obj)
+	if err != nil {
+		return err
+	}
+	return r.cacheOf(gk).Get(ctx, key, obj)
+}
+
+func (r *recorder) ask(key client.ObjectKey, obj runtime.Object) (schema.GroupKind, error) {
+	gvk, err := apiutil.GVKForObject(obj, r.scheme)
+	if err != nil {
+		return schema.GroupKind{}, err
+	}
+	r.need(need{gk: gvk.GroupKind(), namespace: key.Namespace, name: key.Name}, nil)
+	return gvk.GroupKind(), r.apis.served(gvk)
+}
+
+func (r *recorder) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
+	gvk, err := apiutil.GVKForObject(list, r.scheme)
+	if err != nil {
+		return err
+	}
+	gk := itemKind(gvk).GroupKind()
+	o := client.ListOptions{}
+	o.ApplyOptions(opts)
+	var match func(client.Object) bool
+	for _, opt := range opts {
+		if m, ok := opt.(Matching); ok {
+			match = m
+		}
+	}
+	r.need(need{gk: gk, namespace: o.Namespace}, match)
+	if err := r.apis.served(itemKind(gvk)); err != nil {
+		return err
+	}
+	return r.cacheOf(gk).List(ctx, list, opts...)
+}
+
+func (r *recorder) Child(ctx context.Context, obj client.Object) error {
+	gvk, err := apiutil.GVKForObject(obj, r.scheme)
+	if err != nil {
+		return err
+	}
+	if err := r.apis.served(gvk); err != nil {
+		return err
+	}
+	return r.owned.Get(ctx, client.ObjectKeyFromObject(obj), obj)
+}
+
+func (r *recorder) Has(gk schema.GroupKind) bool {
+	r.need(need{gk: gk, api: true}, nil)
+	return r.apis.has(gk)
+}
+
+func (r *recorder) Content(ctx context.Context, key client.ObjectKey, obj client.Object) error {
+	gvk, err := apiutil.GVKForObject(obj, r.scheme)
+	if err != nil {
+		return err
+	}
+	head := &metav1.PartialObjectMetadata{}
+	head.SetGroupVersionKind(gvk)
+	if err := r.Get(ctx, key, head); err != nil {
+		return err
+	}
+	return r.contents.read(ctx, r.live, gvk, key, head.ResourceVersion, obj)
+}
+
+func itemKind(list schema.GroupVersionKind) schema.GroupVersionKind {
+	const suffix = "List"
+	if n := len(list.Kind) - len(suffix); n > 0 && list.Kind[n:] == suffix {
+		list.Kind = list.Kind[:n]
+	}
+	return list
+}
+
+// contents keeps the few full objects that decisions needed, by version. It is
+// bounded, so that memory does not grow with other people's Secrets.
+type contents struct {
+	mu    sync.Mutex
+	cache *lru.Cache
+}
+
+const contentsKept = 128
+
+func newContents() *contents { return &contents{cache: lru.New(contentsKept)} }
+
+type contentKey struct {
+	gvk     schema.GroupVersionKind
+	key     client.ObjectKey
+	version string
+}
+
+func (c *contents) read(ctx context.Context, live client.Reader, gvk schema.GroupVersionKind, key client.ObjectKey, version string, into client.Object) error {
+	k := contentKey{gvk, key, version}
+	if v, ok := c.cache.Get(k); ok {
+		return copyInto(v.(client.Object), into)
+	}
+	c.mu.Lock() // one read at a time: many objects often refer to the same Secret
+	defer c.mu.Unlock()
+	if v, ok := c.cache.Get(k); ok {
+		return copyInto(v.(client.Object), into)
+	}
+	if err := live.Get(ctx, key, into); err != nil {
+		return err
+	}
+	k.version = into.GetResourceVersion()
+	into.SetManagedFields(nil)
+	c.cache.Add(k, into.DeepCopyObject())
+	return nil
+}
+
+func copyInto(from, into client.Object) error {
+	raw, err := runtime.DefaultUnstructuredConverter.ToUnstructured(from)
+	if err != nil {
+		return fmt.Errorf("copy %T: %w", from, err)
+	}
+	return runtime.DefaultUnstructuredConverter.FromUnstructured(raw, into)
+}

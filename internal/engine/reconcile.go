@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+)
+
+// patience is how many failures in a row stay between us and the log before
+// the object itself says that it is stalled.
+const patience = 5
+
+// reconciler takes one object at a time through the four rooms.
+type reconciler[T client.Object, Seen any] struct {
+	kind    Kind[T, Seen]
+	spec    Spec
+	gvk     schema.GroupVersionKind
+	scheme  *runtime.Scheme
+	client  client.Client
+	sources *sources
+	tracker *tracker
+	writer  *writer
+	report  *reporter
+	metrics *objectMetrics
+	clock   clock.PassiveClock
+
+	mu       sync.Mutex
+	failures map[types.NamespacedName]int
+	uids     map[types.NamespacedName]types.UID
+}
+
+// Reconcile is called by the queue. A conflict only says that the cache lags
+// behind: it is tried again shortly and is no failure.
+func (r *reconciler[T, Seen]) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	result, err := r.reconcile(ctx, req)
+	if apierrors.IsConflict(err) {
+		return reconcile.Result{RequeueAfter: conflictPause}, nil
+	}
+	return result, err
+}
+
+func (r *reconciler[T, Seen]) reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	obj := newObject[T]()
+	err := r.sources.inputs.Get(ctx, req.NamespacedName, obj)
+	if apierrors.IsNotFound(err) {
+		r.forget(req.NamespacedName)
+		r.count("deleted")
+		return reconcile.Result{}, nil
+	}
+	if err != nil {
+		return reconcile.Result{}, fmt.Errorf("read the object: %w", err)
+	}
+	r.remember(req.NamespacedName, obj.GetUID())
+	o := owner{Object: obj, gvk: r.gvk}
+	if obj.GetDeletionTimestamp() != nil {
+		return reconcile.Result{}, r.settle(ctx, obj, Plan{}, r.finish(ctx, o, obj), nil)
+	}
+	return r.advance(ctx, o, obj)
+}
+
+func (r *reconciler[T, Seen]) advance(ctx context.Context, o owner, obj T) (reconcile.Result, error) {
+	seen, err := r.observe(ctx, obj)
+	if err != nil {
+		return reconcile.Result{}, r.settle(ctx, obj, Plan{}, problemOf(err, "Reading what the decision depends on"), nil)
+	}
+	plan := r.kind.Plan(obj, seen)
+	out := outcome{}
+	if !plan.Hold {
+		out = r.apply(ctx, o, plan.Children)
+	}
+	problem := plan.Problem
+	if len(out.problems) > 0 {
+		problem = summary(out.problems)
+	}
+	return reconcile.Result{RequeueAfter: plan.RequeueAfter}, r.settle(ctx, obj, plan, problem, out.events)
+}
+
+func (r *reconciler[T, Seen]) observe(ctx context.Context, obj T) (Seen, error) {
+	rec := r.sources.recorder(client.ObjectKeyFromObject(obj), r.tracker)
+	defer rec.done()
+	// A plan that names a child of an optional kind is woken when that API comes.
+	for _, k := range r.writer.kinds {
+		if r.sources.apis.optional(k.gvk) {
+			rec.need(need{gk: k.gvk.GroupKind(), api: true}, nil)
+		}
+	}
+	return r.kind.Observe(ctx, rec, obj)
+}
+
+func (r *reconciler[T, Seen]) apply(ctx context.Context, o owner, planned []Child) outcome {
+	out := outcome{}
+	intents := make([]*intent, 0, len(planned))
+	unreachable := false
+	for _, c := range planned {
+		in, err := newIntent(r.scheme, o, c)
+		if err != nil {
+			out.fail(&Problem{Family: Failed, Reason: "BadPlan", Message: err.Error() + ". Please report this.", visible: true, cause: err})
+			return out
+		}
+		unreachable = unreachable || !in.reachable && !in.Retain
+		intents = append(intents, in)
+	}
+	if _, cleans := r.kind.(Cleaner[T, Seen]); cleans || unreachable {
+		if err := r.holdOn(ctx, o); err != nil {
+			out.fail(problemOf(err, "Adding the finalizer"))
+			return out
+		}
+	}
+	return r.writer.apply(ctx, o, intents)
+}
+
+// settle reports, counts and decides whether to try again.
+func (r *reconciler[T, Seen]) settle(ctx context.Context, obj T, plan Plan, problem *Problem, said []Event) error {
+	key := client.ObjectKeyFromObject(obj)
+	retry := problem != nil && problem.Family == Failed
+	failures := r.failed(key, retry)
+	shown := problem
+	if retry && !problem.visible && failures < patience {
+		shown = nil
+	}
+	if problem != nil && shown == nil && plan.Status != nil {
+		plan.Status = nil // it speaks of children that could not be written
+	}
+	conditions, err := r.tell(ctx, obj, plan, shown, said)
+	if err != nil {
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		r.count(outcomeOf(problem, false, true))
+		return err
+	}
+	ready := find(conditions, r.spec.readyType()).Status == string(metav1.ConditionTrue)
+	r.metrics.observe(key, conditions, ready, r.clock.Now())
+	r.count(outcomeOf(problem, ready, false))
+	if retry {
+		return problem
+	}
+	if problem != nil {
+		log.FromContext(ctx).V(1).Info("Not as asked", "family", problem.Family, "reason", problem.Reason, "message", problem.Message)
+	}
+	return nil
+}
+
+func (r *reconciler[T, Seen]) tell(ctx context.Context, obj T, plan Plan, shown *Problem, said []Event) ([]condition, error) {
+	live, _, err := r.report.current(obj)
+	if err != nil {
+		return nil, err
+	}
+	ready := find(conditionsOf(live), r.spec.readyType()).Status == string(metav1.ConditionTrue)
+	r.metrics.changed(client.ObjectKeyFromObject(obj), obj.GetGeneration(), obj.GetCreationTimestamp().Time, r.clock.Now(), ready)
+	if plan.Status == nil && shown == nil && len(said) == 0 {
+		return conditionsOf(live), nil
+	}
+	return r.report.report(ctx, obj, plan, shown, said)
+}
+
+func outcomeOf(p *Problem, ready, unwritten bool) string {
+	switch {
+	case unwritten:
+		return "failed"
+	case p != nil:
+		return strings.ToLower(string(p.Family))
+	case ready:
+		return "ready"
+	}
+	return "progressing"
+}
+
+func (r *reconciler[T, Seen]) count(outcome string) {
+	reconciles.WithLabelValues(r.gvk.Kind, outcome).Inc()
+}
+
+// failed counts failures in a row.
+func (r *reconciler[T, Seen]) failed(key types.NamespacedName, again bool) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !again {
+		delete(r.failures, key)
+		return 0
+	}
+	r.failures[key]++
+	return r.failures[key]
+}
+
+func (r *reconciler[T, Seen]) remember(key types.NamespacedName, uid types.UID) {
+	r.mu.Lock()
+	before := r.uids[key]
+	r.uids[key] = uid
+	r.mu.Unlock()
+	if before != "" && before != uid { // deleted and made again between two looks
+		r.writer.ledger.forgetOwner(before)
+		r.report.forget(before)
+	}
+}
+
+func (r *reconciler[T, Seen]) forget(key types.NamespacedName) {
+	r.mu.Lock()
+	uid := r.uids[key]
+	delete(r.uids, key)
+	delete(r.failures, key)
+	r.mu.Unlock()
+	r.writer.ledger.forgetOwner(uid)
+	r.report.forget(uid)
+	r.metrics.forget(key)
+	r.tracker.replace(key, nil)
+}
+
+// summary makes one problem of several: the gravest first, since it is what
+// must be solved first.
+func summary(problems []*Problem) *Problem {
+	rank := map[Family]int{Invalid: 0, Failed: 1, Waiting: 2}
+	worst := *problems[0]
+	retry := false
+	for _, p := range problems {
+		retry = retry || p.Family == Failed
+		if rank[p.Family] < rank[worst.Family] || p.Family == worst.Family && p.visible && !worst.visible {
+			worst = *p
+		}
+	}
+	if n := len(problems) - 1; n > 0 {
+		worst.Message = fmt.Sprintf("%s (%d more)", worst.Message, n)
+	}
+	if retry {
+		worst.Family = Failed
+	}
+	return &worst
+}
+
+func newObject[T client.Object]() T {
+	var zero T
+	return newLike(zero).(T)
+}
+
+// The shortest and longest pause before a failed reconcile
+// is tried again.
+const (
+	shortestPause = 20 * time.Millisecond
+	longestPause  = 2 * time.Minute
+	conflictPause = 100 * time.Millisecond
+)

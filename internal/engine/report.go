@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"sync"
+	"time"
+
+	jsonpatch "github.com/evanphx/json-patch/v5"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Stalled is the condition that appears (True) when an object cannot be
+// brought forward for reasons that lie outside it, and is absent otherwise.
+const Stalled = "Stalled"
+
+// reporter is Report: one status patch, only on a change, and events on
+// transitions.
+type reporter struct {
+	client  client.Client
+	events  events.EventRecorder
+	clock   clock.PassiveClock
+	ready   string
+	knative bool
+	owner   string
+
+	mu sync.Mutex
+	// written is our last status write per object, until the cache has it.
+	written map[types.UID]writtenStatus
+}
+
+type writtenStatus struct {
+	version string
+	planned map[string]any // as computed
+	stored  map[string]any // as the API server answered
+}
+
+// report writes the status if it changed and says what changed. It returns the
+// readiness that now stands.
+func (r *reporter) report(ctx context.Context, obj client.Object, plan Plan, problem *Problem, said []Event) (conditions []condition, err error) {
+	for _, e := range said {
+		r.say(obj, e)
+	}
+	live, version, err := r.current(obj)
+	if err != nil {
+		return nil, err
+	}
+	next, err := r.next(obj, live, plan, problem)
+	if err != nil {
+		return nil, err
+	}
+	if !reflect.DeepEqual(live, next) && !r.futile(obj.GetUID(), live, next) {
+		if err := r.patch(ctx, obj, version, live, next); err != nil {
+			return conditionsOf(live), err
+		}
+		r.transitions(obj, live, next, problem, plan.Events)
+	}
+	return conditionsOf(next), nil
+}
+
+// current is the newest status we know: our own last write where the cache
+// does not have it yet.
+func (r *reporter) current(obj client.Object) (map[string]any, string, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if w, ok := r.written[obj.GetUID()]; ok && older(obj.GetResourceVersion(), w.version) {
+		return w.stored, w.version, nil
+	}
+	whole, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
+	if err != nil {
+		return nil, "", fmt.Errorf("encode the status: %w", err)
+	}
+	status, _ := whole["status"].(map[string]any)
+	if status == nil {
+		status = map[string]any{}
+	}
+	dropNulls(status)
+	return status, obj.GetResourceVersion(), nil
+}
+
+// futile tells whether the API server already answered this very status with
+// what is there now (it fills in defaults), so that sending it again would
+// change nothing.
+func (r *reporter) futile(uid types.UID, live, next map[string]any) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	w, ok := r.written[uid]
+	return ok && reflect.DeepEqual(w.planned, next) && reflect.DeepEqual(w.stored, live)
+}
+
+// isOwn recognises the echo of our own status write.
+func (r *reporter) isOwn(obj client.Object) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	w, ok := r.written[obj.GetUID()]
+	return ok && w.version == obj.GetResourceVersion()
+}
+
+func (r *reporter) forget(uid types.UID) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.written, uid)
+}
+
+// next is the complete status that should stand.
+func (r *reporter) next(obj client.Object, live map[string]any, plan Plan, problem *Problem) (map[string]any, error) {
+	next, err := encodeStatus(plan.Status)
+	if err != nil {
+		return nil, err
+	}
+	if next == nil { // nothing was decided: what stands stays
+		next = runtime.DeepCopyJSON(live)
+		dropCondition(next, Stalled)
+	}
+	if problem != nil && (plan.Status != nil || problem.Family == Failed) {
+		r.put(next, problem)
+	}
+	r.stamp(obj, live, next)
+	return next, nil
+}
+
+// put makes a problem visible in the conditions. What the plan says of
+// readiness itself, when it is not True, is more precise and stays.
+func (r *reporter) put(status map[string]any, p *Problem) {
+	if p.Family == Failed && !p.visible {
+		setCondition(status, Stalled, metav1.ConditionTrue, p)
+		return
+	}
+	for _, c := range conditionsOf(status) {
+		if c.Type == r.ready && c.Status == string(metav1.ConditionFalse) && p.cause == nil {
+			return
+		}
+	}
+	setCondition(status, r.ready, metav1.ConditionFalse, p)
+}
+
+// stamp keeps the transition time of conditions whose status stands, gives the
+// others the present time, and says which generation they speak of.
+func (r *reporter) stamp(obj client.Object, live, next map[string]any) {
+	before := map[string]map[string]any{}
+	for _, c := range rawConditions(live) {
+		if t, ok := c["type"].(string); ok {
+			before[t] = c
+		}
+	}
+	now := r.clock.Now().UTC().Format(time.RFC3339)
+	for _, c := range rawConditions(next) {
+		t, _ := c["type"].(string)
+		if old := before[t]; old != nil && old["status"] == c["status"] && old["lastTransitionTime"] != nil {
+			c["lastTransitionTime"] = old["lastTransitionTime"]
+		} else {
+			c["lastTransitionTime"] = now
+		}
+		if !r.knative {
+			c["observedGeneration"] = obj.GetGeneration()
+		}
+	}
+}
+
+func (r *reporter) patch(ctx context.Context, obj client.Object, version string, live, next map[string]any) error {
+	body, err := statusPatch(version, live, next)
+	if err != nil {
+		return err
+	}
+	answer := obj.DeepCopyObject().(client.Object)
+	err = r.client.Status().Patch(ctx, answer, client.RawPatch(types.MergePatchType, body), client.FieldOwner(r.owner))
+	if err != nil {
+		return fmt.Errorf("write the status: %w", err)
+	}
+	stored, _, err := (&reporter{}).current(answer)
+	if err != nil {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.written[obj.GetUID()] = writtenStatus{version: answer.GetResourceVersion(), planned: next, stored: stored}
+	return nil
+}
+
+// statusPatch is the least that turns one status into the other. It carries the
+// resource version: a decision made on an old state must not overwrite a newer one.
+func statusPatch(version string, live, next map[string]any) ([]byte, error) {
+	a, err := json.Marshal(live)
+	if err != nil {
+		return nil, err
+	}
+	b, err := json.Marshal(next)
+	if err != nil {
+		return nil, err
+	}
+	diff, err := jsonpatch.CreateMergePatch(a, b)
+	if err != nil {
+		return nil, fmt.Errorf("compare the status: %w", err)
+	}
+	return json.Marshal(map[string]any{
+		"metadata": map[string]any{"resourceVersion": version},
+		"status":   json.RawMessage(diff),
+	})
+}
+
+// transitions says in events what a person would want to hear: that the object
+// became ready, and each new problem.
+func (r *reporter) transitions(obj client.Object, live, next map[string]any, problem *Problem, planned []Event) {
+	before, after := find(conditionsOf(live), r.ready), find(conditionsOf(next), r.ready)
+	if after.Status == string(metav1.ConditionTrue) && before.Status != after.Status {
+		r.say(obj, Event{Reason: "Ready", Message: first(after.Message, obj.GetName()+" is ready.")})
+	}
+	if problem != nil && !said(live, problem) {
+		r.say(obj, Event{Warning: true, Reason: problem.Reason, Message: problem.Message})
+	}
+	for _, e := range planned {
+		r.say(obj, e)
+	}
+}
+
+// said tells whether a condition already carries the problem.
+func said(status map[string]any, p *Problem) bool {
+	for _, c := range conditionsOf(status) {
+		if c.Reason == p.Reason && c.Message == p.Message {
+			return true
+		}
+	}
+	return false
+}
+
+func (r *reporter) say(obj client.Object, e Event) {
+	kind := corev1.EventTypeNormal
+	if e.Warning {
+		kind = corev1.EventTypeWarning
+	}
+	const most = 1000 // the API's bound for a note is 1 kB
+	r.events.Eventf(obj, nil, kind, e.Reason, "Reconcile", "%s", shorten(e.Message, most))
+}

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"slices"
+	"strings"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+)
+
+// Rules are the permissions that the engine and the given controllers need, no
+// more: the chart's role is written from them.
+func Rules(scheme *runtime.Scheme, controllers ...Controller) ([]rbacv1.PolicyRule, error) {
+	need := grants{}
+	need.grant(schema.GroupResource{Group: "events.k8s.io", Resource: "events"}, "create", "patch")
+	need.grant(schema.GroupResource{Group: "", Resource: "events"}, "create", "patch")
+	need.grant(schema.GroupResource{Group: "apiextensions.k8s.io", Resource: "customresourcedefinitions"}, "get", "list", "watch")
+	need.grant(schema.GroupResource{Group: "apiregistration.k8s.io", Resource: "apiservices"}, "get", "list", "watch")
+	for _, c := range controllers {
+		if err := need.controller(scheme, c); err != nil {
+			return nil, err
+		}
+	}
+	return need.rules(), nil
+}
+
+// grants collects verbs by resource.
+type grants map[schema.GroupResource]map[string]bool
+
+func (g grants) grant(r schema.GroupResource, verbs ...string) {
+	if g[r] == nil {
+		g[r] = map[string]bool{}
+	}
+	for _, v := range verbs {
+		g[r][v] = true
+	}
+}
+
+func (g grants) controller(scheme *runtime.Scheme, c Controller) error {
+	gvk, err := apiutil.GVKForObject(c.Object(), scheme)
+	if err != nil {
+		return err
+	}
+	own := resourceOf(gvk, "")
+	g.grant(own, "get", "list", "watch")
+	g.grant(sub(own, "status"), "patch")
+	// Children block their owner's deletion, which needs this where
+	// OwnerReferencesPermissionEnforcement is on.
+	g.grant(sub(own, "finalizers"), "update")
+	if c.Finalizes() || len(c.Spec().OldFinalizers) > 0 || c.Spec().FarReaching {
+		g.grant(own, "patch")
+	}
+	for _, k := range c.Spec().Children {
+		gvk, err := apiutil.GVKForObject(k.Object, scheme)
+		if err != nil {
+			return err
+		}
+		g.grant(resourceOf(gvk, k.Resource), "get", "list", "watch", "create", "patch", "delete")
+	}
+	for _, in := range c.Spec().Inputs {
+		gvk, err := apiutil.GVKForObject(in.Object, scheme)
+		if err != nil {
+			return err
+		}
+		g.grant(resourceOf(gvk, in.Resource), "get", "list", "watch")
+	}
+	return nil
+}
+
+func resourceOf(gvk schema.GroupVersionKind, plural string) schema.GroupResource {
+	if plural != "" {
+		return schema.GroupResource{Group: gvk.Group, Resource: plural}
+	}
+	guess, _ := meta.UnsafeGuessKindToResource(gvk)
+	return guess.GroupResource()
+}
+
+func sub(r schema.GroupResource, name string) schema.GroupResource {
+	return schema.GroupResource{Group: r.Group, Resource: r.Resource + "/" + name}
+}
+
+// rules groups resources of the same API group with the same verbs, in a
+// stable order.
+func (g grants) rules() []rbacv1.PolicyRule {
+	merged := map[[2]string][]string{} // group and verbs, resources
+	for r, verbs := range g {
+		names := make([]string, 0, len(verbs))
+		for v := range verbs {
+			names = append(names, v)
+		}
+		slices.Sort(names)
+		key := [2]string{r.Group, strings.Join(names, ",")}
+		merged[key] = append(merged[key], r.Resource)
+	}
+	out := make([]rbacv1.PolicyRule, 0, len(merged))
+	for key, resources := range merged {
+		slices.Sort(resources)
+		out = append(out, rbacv1.PolicyRule{APIGroups: []string{key[0]}, Resources: resources, Verbs: strings.Split(key[1], ",")})
+	}
+	slices.SortFunc(out, func(a, b rbacv1.PolicyRule) int {
+		if c := strings.Compare(a.APIGroups[0], b.APIGroups[0]); c != 0 {
+			return c
+		}
+		return strings.Compare(strings.Join(a.Resources, ","), strings.Join(b.Resources, ","))
+	})
+	return out
+}

@@ -1,0 +1,298 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+)
+
+// Bounds of one reconcile and of waiting for a new watch.
+const (
+	reconcileTimeout = 2 * time.Minute
+	syncTimeout      = time.Minute
+)
+
+// watched is one source of events, required or optional.
+type watched struct {
+	gvk      schema.GroupVersionKind
+	object   client.Object
+	optional bool
+	cache    cache.Cache
+	handler  handler.EventHandler
+	owned    bool
+}
+
+func (c *controllerOf[T, Seen]) setup(ctx context.Context, e *Engine) error {
+	primary := newObject[T]()
+	gvk, err := apiutil.GVKForObject(primary, e.mgr.GetScheme())
+	if err != nil {
+		return err
+	}
+	r := c.reconciler(e, gvk)
+	watches, err := c.watches(e, r)
+	if err != nil {
+		return err
+	}
+	run, err := controller.New(c.spec.Name, e.mgr, controller.Options{
+		Reconciler:              r,
+		MaxConcurrentReconciles: c.spec.workers(),
+		ReconciliationTimeout:   reconcileTimeout,
+		RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](shortestPause, longestPause),
+	})
+	if err != nil {
+		return err
+	}
+	if err := run.Watch(source.Kind[client.Object](e.mgr.GetCache(), primary, primaryHandler(r.report))); err != nil {
+		return err
+	}
+	for _, w := range watches {
+		if err := e.begin(ctx, run, w); err != nil {
+			return err
+		}
+	}
+	e.follow(run, r.tracker, r.writer.ledger, watches)
+	return nil
+}
+
+func (c *controllerOf[T, Seen]) reconciler(e *Engine, gvk schema.GroupVersionKind) *reconciler[T, Seen] {
+	live := e.mgr.GetAPIReader()
+	return &reconciler[T, Seen]{
+		kind: c.kind, spec: c.spec, gvk: gvk, scheme: e.mgr.GetScheme(), client: e.mgr.GetClient(), clock: e.clock,
+		tracker: newTracker(), metrics: newObjectMetrics(gvk.Kind),
+		failures: map[types.NamespacedName]int{}, uids: map[types.NamespacedName]types.UID{},
+		sources: &sources{
+			scheme: e.mgr.GetScheme(), inputs: e.mgr.GetCache(), selected: map[schema.GroupKind]client.Reader{},
+			owned: e.caches.owned, live: live, apis: e.apis, contents: e.contents,
+		},
+		writer: &writer{
+			client: e.mgr.GetClient(), live: live, owned: e.caches.owned, apis: e.apis, ledger: newLedger(),
+			metrics: &childMetrics{kind: gvk.Kind}, fieldOwner: c.spec.fieldOwner(),
+		},
+		report: &reporter{
+			client: e.mgr.GetClient(), events: e.mgr.GetEventRecorder(c.spec.fieldOwner()), clock: e.clock,
+			ready: c.spec.readyType(), knative: c.spec.Knative, owner: c.spec.fieldOwner(),
+			written: map[types.UID]writtenStatus{},
+		},
+	}
+}
+
+// watches lists everything that wakes objects of the kind, and tells the
+// reconciler where to read it.
+func (c *controllerOf[T, Seen]) watches(e *Engine, r *reconciler[T, Seen]) ([]*watched, error) {
+	var out []*watched
+	for _, k := range c.spec.Children {
+		gvk, err := apiutil.GVKForObject(k.Object, e.mgr.GetScheme())
+		if err != nil {
+			return nil, err
+		}
+		r.writer.kinds = append(r.writer.kinds, childKind{gvk: gvk, list: listOf(e.mgr.GetScheme(), gvk)})
+		out = append(out, &watched{gvk: gvk, object: prototype(k.Object, gvk), optional: k.Optional, owned: true,
+			cache: e.caches.owned, handler: childHandler(r.gvk, gvk, r.writer.ledger)})
+	}
+	for _, in := range c.spec.Inputs {
+		gvk, err := apiutil.GVKForObject(in.Object, e.mgr.GetScheme())
+		if err != nil {
+			return nil, err
+		}
+		from, err := e.caches.of(in)
+		if err != nil {
+			return nil, err
+		}
+		if in.Select != nil {
+			r.sources.selected[gvk.GroupKind()] = from
+		}
+		object := prototype(in.Object, gvk)
+		if in.MetadataOnly {
+			head := &metav1.PartialObjectMetadata{}
+			head.SetGroupVersionKind(gvk)
+			object = head
+		}
+		out = append(out, &watched{gvk: gvk, object: object, optional: in.Optional, cache: from, handler: inputHandler(gvk.GroupKind(), r.tracker)})
+	}
+	for _, w := range out {
+		if w.optional {
+			if err := e.apis.add(w.gvk); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return out, nil
+}
+
+// begin starts one watch, unless its API is absent.
+func (e *Engine) begin(ctx context.Context, run controller.Controller, w *watched) error {
+	if e.apis.served(w.gvk) != nil {
+		return nil
+	}
+	if key := w.gvk.String(); w.owned && !e.indexed[key] {
+		if err := e.caches.index(ctx, w.object); err != nil {
+			return fmt.Errorf("index %s by owner: %w", w.gvk.Kind, err)
+		}
+		e.indexed[key] = true
+	}
+	return run.Watch(source.Kind(w.cache, w.object, w.handler))
+}
+
+// follow begins and ends the watches on optional APIs as these come and go,
+// and wakes the objects that asked for them.
+func (e *Engine) follow(run controller.Controller, t *tracker, l *ledger, watches []*watched) {
+	woken := make(chan event.GenericEvent, 1)
+	_ = run.Watch(source.Channel(woken, &handler.EnqueueRequestForObject{}))
+	e.apis.listen(func(ctx context.Context, gvk schema.GroupVersionKind, present bool) {
+		for _, w := range watches {
+			if !w.optional || w.gvk != gvk {
+				continue
+			}
+			if err := e.turn(ctx, run, w, present); err != nil {
+				log.FromContext(ctx).Error(err, "Could not follow an optional API", "api", gvk.String())
+			}
+		}
+		if !present {
+			l.forgetKind(func(k childKey) bool { return k.gvk == gvk })
+		}
+		for _, who := range t.concernedByAPI(gvk.GroupKind()) {
+			head := &metav1.PartialObjectMetadata{}
+			head.SetNamespace(who.Namespace)
+			head.SetName(who.Name)
+			select {
+			case woken <- event.GenericEvent{Object: head}:
+			case <-ctx.Done():
+				return
+			}
+		}
+	})
+}
+
+func (e *Engine) turn(ctx context.Context, run controller.Controller, w *watched, present bool) error {
+	if !present {
+		delete(e.indexed, w.gvk.String())
+		return w.cache.RemoveInformer(ctx, w.object)
+	}
+	if err := e.begin(ctx, run, w); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, syncTimeout)
+	defer cancel()
+	_, err := w.cache.GetInformer(ctx, w.object) // returns when it is filled
+	return err
+}
+
+// primaryHandler wakes an object for every change of it but our own status
+// write.
+func primaryHandler(rep *reporter) handler.EventHandler {
+	wake := &handler.EnqueueRequestForObject{}
+	return handler.Funcs{
+		CreateFunc: wake.Create,
+		DeleteFunc: wake.Delete,
+		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+			if !rep.isOwn(e.ObjectNew) {
+				wake.Update(ctx, e, q)
+			}
+		},
+	}
+}
+
+// childHandler wakes the owner of a child, and notes that the child is gone.
+func childHandler(ownerKind, gvk schema.GroupVersionKind, l *ledger) handler.EventHandler {
+	wake := func(obj client.Object, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+		if who, ok := ownerOf(ownerKind, obj); ok {
+			q.Add(reconcile.Request{NamespacedName: who})
+		}
+	}
+	return handler.Funcs{
+		CreateFunc: func(_ context.Context, e event.CreateEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+			wake(e.Object, q)
+		},
+		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+			if e.ObjectOld.GetResourceVersion() != e.ObjectNew.GetResourceVersion() {
+				wake(e.ObjectNew, q)
+			}
+		},
+		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+			l.left(types.UID(e.Object.GetLabels()[LabelOwner]), childKey{gvk: gvk, NamespacedName: client.ObjectKeyFromObject(e.Object)}, e.Object.GetUID())
+			wake(e.Object, q)
+		},
+	}
+}
+
+// ownerOf names the object of a kind that a child belongs to.
+func ownerOf(kind schema.GroupVersionKind, child client.Object) (types.NamespacedName, bool) {
+	if ref := metav1.GetControllerOfNoCopy(child); ref != nil {
+		gv, err := schema.ParseGroupVersion(ref.APIVersion)
+		if err != nil || gv.Group != kind.Group || ref.Kind != kind.Kind {
+			return types.NamespacedName{}, false
+		}
+		return types.NamespacedName{Namespace: child.GetNamespace(), Name: ref.Name}, true
+	}
+	parts := strings.Split(child.GetAnnotations()[AnnotationOwner], "/")
+	if len(parts) != 3 || parts[0] != kind.GroupKind().String() {
+		return types.NamespacedName{}, false
+	}
+	return types.NamespacedName{Namespace: parts[1], Name: parts[2]}, true
+}
+
+// inputHandler wakes exactly those that asked for an input.
+func inputHandler(gk schema.GroupKind, t *tracker) handler.EventHandler {
+	wake := func(q workqueue.TypedRateLimitingInterface[reconcile.Request], states ...client.Object) {
+		for who := range t.concerned(gk, states...) {
+			q.Add(reconcile.Request{NamespacedName: who})
+		}
+	}
+	return handler.Funcs{
+		CreateFunc: func(_ context.Context, e event.CreateEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+			wake(q, e.Object)
+		},
+		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+			if e.ObjectOld.GetResourceVersion() != e.ObjectNew.GetResourceVersion() {
+				wake(q, e.ObjectOld, e.ObjectNew)
+			}
+		},
+		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+			wake(q, e.Object)
+		},
+	}
+}
+
+// prototype is an empty object to watch with: typed where the scheme knows the
+// kind, unstructured otherwise.
+func prototype(obj client.Object, gvk schema.GroupVersionKind) client.Object {
+	if _, ok := obj.(*unstructured.Unstructured); ok {
+		u := &unstructured.Unstructured{}
+		u.SetGroupVersionKind(gvk)
+		return u
+	}
+	return newLike(obj)
+}
+
+func listOf(scheme *runtime.Scheme, gvk schema.GroupVersionKind) func() client.ObjectList {
+	listKind := gvk.GroupVersion().WithKind(gvk.Kind + "List")
+	return func() client.ObjectList {
+		if made, err := scheme.New(listKind); err == nil {
+			if list, ok := made.(client.ObjectList); ok {
+				return list
+			}
+		}
+		u := &unstructured.UnstructuredList{}
+		u.SetGroupVersionKind(listKind)
+		return u
+	}
+}
