@@ -9,17 +9,25 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/modelplane/modelplane/internal/engine"
+	"github.com/modelplane/modelplane/internal/engine/enginetest"
 	"github.com/modelplane/modelplane/internal/engine/sample"
 	"github.com/modelplane/modelplane/internal/testkit"
 )
+
+func TestMain(m *testing.M) {
+	log.SetLogger(logr.Discard())
+	testkit.Main(m)
+}
 
 const quietFor = 3 * time.Second
 
@@ -36,11 +44,11 @@ func noWrites(t *testing.T, counter *testkit.Counter, d time.Duration, when stri
 }
 
 func TestConvergeThenSilence(t *testing.T) {
-	b := newBench(t)
+	b := enginetest.New(t)
 	counter := testkit.NewCounter()
-	stop := manage(t, counter.Wrap(b.Config()))
-	b.create(t, b.sample("one", sample.SampleSpec{Message: "hi", Replicas: 2}))
-	b.waitReady(t, "one")
+	stop := enginetest.Manage(t, counter.Wrap(b.Config()))
+	b.Create(t, b.Sample("one", sample.SampleSpec{Message: "hi", Replicas: 2}))
+	b.WaitReady(t, "one")
 	if got := counter.Writes(); got > 5 { // three children, status, event
 		t.Errorf("converging took %d writes:\n%s", got, counter)
 	}
@@ -48,7 +56,7 @@ func TestConvergeThenSilence(t *testing.T) {
 
 	stop()
 	restarted := testkit.NewCounter()
-	manage(t, restarted.Wrap(b.Config()))
+	enginetest.Manage(t, restarted.Wrap(b.Config()))
 	testkit.Eventually(t, 10*time.Second, "the restarted manager to watch", func() error {
 		if restarted.Snapshot().Of("watch", "apps/deployments") == 0 {
 			return errors.New("no watch yet")
@@ -58,27 +66,27 @@ func TestConvergeThenSilence(t *testing.T) {
 	noWrites(t, restarted, quietFor, "after a restart")
 
 	before := restarted.Snapshot()
-	s := b.sample("one", sample.SampleSpec{})
-	b.change(t, s, func() { s.Spec.Message = "changed" })
-	b.waitReady(t, "one")
+	s := b.Sample("one", sample.SampleSpec{})
+	b.Change(t, s, func() { s.Spec.Message = "changed" })
+	b.WaitReady(t, "one")
 	if since := restarted.Since(before); since.Of("apply", "configmaps") != 1 || since.Writes() > 2 {
 		t.Errorf("one changed child must cost one apply and one status patch:\n%s", since)
 	}
 }
 
 func TestRepair(t *testing.T) {
-	b := newBench(t)
+	b := enginetest.New(t)
 	counter := testkit.NewCounter()
-	manage(t, counter.Wrap(b.Config()))
-	b.create(t, b.sample("one", sample.SampleSpec{Message: "hi", Replicas: 2}))
-	b.waitReady(t, "one")
+	enginetest.Manage(t, counter.Wrap(b.Config()))
+	b.Create(t, b.Sample("one", sample.SampleSpec{Message: "hi", Replicas: 2}))
+	b.WaitReady(t, "one")
 
 	t.Run("edited", func(t *testing.T) {
 		before := counter.Snapshot()
-		d := deployment(b.ns, "one")
-		b.change(t, d, func() { d.Spec.Template.Spec.Containers[0].Image = "evil:1" })
+		d := enginetest.Deployment(b.NS, "one")
+		b.Change(t, d, func() { d.Spec.Template.Spec.Containers[0].Image = "evil:1" })
 		testkit.Eventually(t, 10*time.Second, "the image to be set back", func() error {
-			if err := b.c.Get(t.Context(), client.ObjectKeyFromObject(d), d); err != nil {
+			if err := b.C.Get(t.Context(), client.ObjectKeyFromObject(d), d); err != nil {
 				return err
 			}
 			if image := d.Spec.Template.Spec.Containers[0].Image; image != "sample:1" {
@@ -90,22 +98,22 @@ func TestRepair(t *testing.T) {
 			t.Errorf("a repair must cost one apply:\n%s", since)
 		}
 		testkit.Eventually(t, 10*time.Second, "an event about it", func() error {
-			if e := b.events(t, "ChildRepaired"); len(e) != 1 || !strings.Contains(e[0].Message, "kubectl-edit") {
+			if e := b.Events(t, "ChildRepaired"); len(e) != 1 || !strings.Contains(e[0].Message, "kubectl-edit") {
 				return fmt.Errorf("events: %v", e)
 			}
 			return nil
 		})
 	})
 	t.Run("additions of others stay", func(t *testing.T) {
-		d := deployment(b.ns, "one")
-		b.change(t, d, func() { metav1.SetMetaDataAnnotation(&d.ObjectMeta, "team", "red") })
+		d := enginetest.Deployment(b.NS, "one")
+		b.Change(t, d, func() { metav1.SetMetaDataAnnotation(&d.ObjectMeta, "team", "red") })
 		noWrites(t, counter, quietFor, "because of a foreign annotation")
 	})
 	t.Run("label removed", func(t *testing.T) {
-		cm := configMap(b.ns, "one")
-		b.change(t, cm, func() { delete(cm.Labels, engine.LabelOwner) })
+		cm := enginetest.ConfigMap(b.NS, "one")
+		b.Change(t, cm, func() { delete(cm.Labels, engine.LabelOwner) })
 		testkit.Eventually(t, 10*time.Second, "the label to be back", func() error {
-			if err := b.c.Get(t.Context(), client.ObjectKeyFromObject(cm), cm); err != nil {
+			if err := b.C.Get(t.Context(), client.ObjectKeyFromObject(cm), cm); err != nil {
 				return err
 			}
 			if cm.Labels[engine.LabelOwner] == "" {
@@ -115,15 +123,15 @@ func TestRepair(t *testing.T) {
 		})
 	})
 	t.Run("deleted", func(t *testing.T) {
-		cm := configMap(b.ns, "one")
-		if err := b.c.Delete(t.Context(), cm); err != nil {
+		cm := enginetest.ConfigMap(b.NS, "one")
+		if err := b.C.Delete(t.Context(), cm); err != nil {
 			t.Fatal(err)
 		}
 		testkit.Eventually(t, 10*time.Second, "the ConfigMap to be back", func() error {
-			return b.c.Get(t.Context(), client.ObjectKeyFromObject(cm), configMap(b.ns, "one"))
+			return b.C.Get(t.Context(), client.ObjectKeyFromObject(cm), enginetest.ConfigMap(b.NS, "one"))
 		})
 		testkit.Eventually(t, 10*time.Second, "an event about it", func() error {
-			if e := b.events(t, "ChildRecreated"); len(e) == 0 {
+			if e := b.Events(t, "ChildRecreated"); len(e) == 0 {
 				return errors.New("none")
 			}
 			return nil
@@ -132,90 +140,90 @@ func TestRepair(t *testing.T) {
 }
 
 func TestPrune(t *testing.T) {
-	b := newBench(t)
-	stop := manage(t, b.Config())
-	b.create(t, b.sample("one", sample.SampleSpec{Extra: "ConfigMap"}))
-	b.waitReady(t, "one")
-	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: b.ns, Name: "one"}}
-	if err := b.c.Get(t.Context(), client.ObjectKeyFromObject(service), service); err != nil {
+	b := enginetest.New(t)
+	stop := enginetest.Manage(t, b.Config())
+	b.Create(t, b.Sample("one", sample.SampleSpec{Extra: "ConfigMap"}))
+	b.WaitReady(t, "one")
+	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: b.NS, Name: "one"}}
+	if err := b.C.Get(t.Context(), client.ObjectKeyFromObject(service), service); err != nil {
 		t.Fatal(err)
 	}
 
-	s := b.sample("one", sample.SampleSpec{})
-	b.change(t, s, func() { s.Spec.Headless = true })
-	b.waitGone(t, service)
+	s := b.Sample("one", sample.SampleSpec{})
+	b.Change(t, s, func() { s.Spec.Headless = true })
+	b.WaitGone(t, service)
 
 	// The kind of a child changes while nobody runs.
 	stop()
-	b.change(t, s, func() { s.Spec.Extra = "Secret" })
-	manage(t, b.Config())
-	b.waitGone(t, configMap(b.ns, "one-extra"))
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: b.ns, Name: "one-extra"}}
+	b.Change(t, s, func() { s.Spec.Extra = "Secret" })
+	enginetest.Manage(t, b.Config())
+	b.WaitGone(t, enginetest.ConfigMap(b.NS, "one-extra"))
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: b.NS, Name: "one-extra"}}
 	testkit.Eventually(t, 10*time.Second, "the Secret", func() error {
-		return b.c.Get(t.Context(), client.ObjectKeyFromObject(secret), secret)
+		return b.C.Get(t.Context(), client.ObjectKeyFromObject(secret), secret)
 	})
 }
 
 func TestAdoption(t *testing.T) {
-	b := newBench(t)
-	free, taken := configMap(b.ns, "free"), configMap(b.ns, "taken")
+	b := enginetest.New(t)
+	free, taken := enginetest.ConfigMap(b.NS, "free"), enginetest.ConfigMap(b.NS, "taken")
 	free.Data = map[string]string{"message": "old", "other": "stays"}
-	boss := configMap(b.ns, "boss")
-	b.create(t, free, boss)
+	boss := enginetest.ConfigMap(b.NS, "boss")
+	b.Create(t, free, boss)
 	taken.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "boss", UID: boss.UID, Controller: ptr.To(true)}}
-	b.create(t, taken)
-	manage(t, b.Config())
+	b.Create(t, taken)
+	enginetest.Manage(t, b.Config())
 
-	b.create(t, b.sample("free", sample.SampleSpec{Message: "new"}))
-	b.waitReady(t, "free")
-	if err := b.c.Get(t.Context(), client.ObjectKeyFromObject(free), free); err != nil {
+	b.Create(t, b.Sample("free", sample.SampleSpec{Message: "new"}))
+	b.WaitReady(t, "free")
+	if err := b.C.Get(t.Context(), client.ObjectKeyFromObject(free), free); err != nil {
 		t.Fatal(err)
 	}
 	if free.Data["message"] != "new" || free.Data["other"] != "stays" || metav1.GetControllerOf(free) == nil {
 		t.Errorf("not taken over properly: %+v", free)
 	}
 
-	b.create(t, b.sample("taken", sample.SampleSpec{}))
-	c := b.waitReason(t, "taken", "Ready", "OwnedByAnother")
+	b.Create(t, b.Sample("taken", sample.SampleSpec{}))
+	c := b.WaitReason(t, "taken", "Ready", "OwnedByAnother")
 	if c.Status != metav1.ConditionFalse || !strings.Contains(c.Message, "ConfigMap boss") {
 		t.Errorf("the condition must name the owner: %+v", c)
 	}
 	// Later stages are not begun, and freeing the name is enough.
-	if err := b.c.Get(t.Context(), client.ObjectKey{Namespace: b.ns, Name: "taken"}, deployment(b.ns, "taken")); !apierrors.IsNotFound(err) {
+	if err := b.C.Get(t.Context(), client.ObjectKey{Namespace: b.NS, Name: "taken"}, enginetest.Deployment(b.NS, "taken")); !apierrors.IsNotFound(err) {
 		t.Errorf("the Deployment of a later stage must not exist: %v", err)
 	}
-	if err := b.c.Delete(t.Context(), taken); err != nil {
+	if err := b.C.Delete(t.Context(), taken); err != nil {
 		t.Fatal(err)
 	}
-	s := b.sample("taken", sample.SampleSpec{})
-	b.change(t, s, func() { s.Spec.Replicas = 1 })
-	b.waitReady(t, "taken")
+	s := b.Sample("taken", sample.SampleSpec{})
+	b.Change(t, s, func() { s.Spec.Replicas = 1 })
+	b.WaitReady(t, "taken")
 }
 
 func TestWaitingIsWoken(t *testing.T) {
-	b := newBench(t)
+	b := enginetest.New(t)
 	counter := testkit.NewCounter()
-	manage(t, counter.Wrap(b.Config()))
-	b.create(t, b.sample("one", sample.SampleSpec{From: "later", SecretFrom: "hidden"}))
-	c := b.waitReason(t, "one", "Ready", "ConfigMapMissing")
+	enginetest.Manage(t, counter.Wrap(b.Config()))
+	b.Create(t, b.Sample("one", sample.SampleSpec{From: "later", SecretFrom: "hidden"}))
+	c := b.WaitReason(t, "one", "Ready", "ConfigMapMissing")
 	if !strings.HasSuffix(c.Message, "Create it.") {
 		t.Errorf("no next step: %q", c.Message)
 	}
 	noWrites(t, counter, quietFor, "while waiting")
 
-	source := configMap(b.ns, "later")
+	source := enginetest.ConfigMap(b.NS, "later")
 	source.Data = map[string]string{"value": "1"}
-	b.create(t, source)
-	b.waitReason(t, "one", "Ready", "SecretMissing")
-	b.create(t, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: b.ns, Name: "hidden"}, Data: map[string][]byte{"value": []byte("abc")}})
-	b.waitReady(t, "one")
+	b.Create(t, source)
+	b.WaitReason(t, "one", "Ready", "SecretMissing")
+	b.Create(t, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: b.NS, Name: "hidden"}, Data: map[string][]byte{"value": []byte("abc")}})
+	b.WaitReady(t, "one")
 
 	before := counter.Snapshot()
-	b.create(t, configMap(b.ns, "unrelated"))
-	b.change(t, source, func() { source.Data["value"] = "2" })
+	b.Create(t, enginetest.ConfigMap(b.NS, "unrelated"))
+	b.Change(t, source, func() { source.Data["value"] = "2" })
 	testkit.Eventually(t, 10*time.Second, "the new value to be copied", func() error {
-		cm := configMap(b.ns, "one")
-		if err := b.c.Get(t.Context(), client.ObjectKeyFromObject(cm), cm); err != nil {
+		cm := enginetest.ConfigMap(b.NS, "one")
+		if err := b.C.Get(t.Context(), client.ObjectKeyFromObject(cm), cm); err != nil {
 			return err
 		}
 		if cm.Data["from"] != "2" || cm.Data["length"] != "3" {
@@ -229,80 +237,80 @@ func TestWaitingIsWoken(t *testing.T) {
 }
 
 func TestMustChangeIsNotRetried(t *testing.T) {
-	b := newBench(t)
+	b := enginetest.New(t)
 	counter := testkit.NewCounter()
-	manage(t, counter.Wrap(b.Config()))
-	b.create(t, b.sample("one", sample.SampleSpec{Message: "forbidden"}))
-	b.waitReason(t, "one", "Ready", "MessageRefused")
+	enginetest.Manage(t, counter.Wrap(b.Config()))
+	b.Create(t, b.Sample("one", sample.SampleSpec{Message: "forbidden"}))
+	b.WaitReason(t, "one", "Ready", "MessageRefused")
 	noWrites(t, counter, quietFor, "until somebody acts")
-	if e := b.events(t, "MessageRefused"); len(e) != 1 {
+	if e := b.Events(t, "MessageRefused"); len(e) != 1 {
 		t.Errorf("want one event, have %d", len(e))
 	}
-	s := b.sample("one", sample.SampleSpec{})
-	b.change(t, s, func() { s.Spec.Message = "fine" })
-	b.waitReady(t, "one")
+	s := b.Sample("one", sample.SampleSpec{})
+	b.Change(t, s, func() { s.Spec.Message = "fine" })
+	b.WaitReady(t, "one")
 }
 
 func TestOptionalAPI(t *testing.T) {
-	b := newBench(t)
+	b := enginetest.New(t)
 	b.Remove(t, testkit.GatewayAPI)
-	manage(t, b.Config())
-	b.create(t, b.sample("one", sample.SampleSpec{Route: true}))
-	c := b.waitReason(t, "one", "Ready", "APIMissing")
+	enginetest.Manage(t, b.Config())
+	b.Create(t, b.Sample("one", sample.SampleSpec{Route: true}))
+	c := b.WaitReason(t, "one", "Ready", "APIMissing")
 	if !strings.Contains(c.Message, "gateway.networking.k8s.io/v1") {
 		t.Errorf("the condition must name the API: %q", c.Message)
 	}
 	for round := range 2 { // come, go, and come again
 		b.Install(t, testkit.GatewayAPI)
-		b.waitReady(t, "one")
+		b.WaitReady(t, "one")
 		route := &unstructured.Unstructured{}
 		route.SetGroupVersionKind(sample.RouteKind)
-		if err := b.c.Get(t.Context(), client.ObjectKey{Namespace: b.ns, Name: "one"}, route); err != nil {
+		if err := b.C.Get(t.Context(), client.ObjectKey{Namespace: b.NS, Name: "one"}, route); err != nil {
 			t.Fatalf("round %d: %v", round, err)
 		}
 		b.Remove(t, testkit.GatewayAPI)
-		b.waitReason(t, "one", "Ready", "APIMissing")
+		b.WaitReason(t, "one", "Ready", "APIMissing")
 	}
 }
 
 func TestFarAndKeptChildren(t *testing.T) {
-	b := newBench(t)
+	b := enginetest.New(t)
 	far := b.Namespace(t)
-	manage(t, b.Config())
-	s := b.sample("one", sample.SampleSpec{Far: far, Keep: true})
+	enginetest.Manage(t, b.Config())
+	s := b.Sample("one", sample.SampleSpec{Far: far, Keep: true})
 	s.Finalizers = []string{"sample.example.com/old"}
-	b.create(t, s)
-	b.waitReady(t, "one")
-	remote := configMap(far, b.ns+"-one")
-	if err := b.c.Get(t.Context(), client.ObjectKeyFromObject(remote), remote); err != nil {
+	b.Create(t, s)
+	b.WaitReady(t, "one")
+	remote := enginetest.ConfigMap(far, b.NS+"-one")
+	if err := b.C.Get(t.Context(), client.ObjectKeyFromObject(remote), remote); err != nil {
 		t.Fatal(err)
 	}
-	if err := b.c.Delete(t.Context(), s); err != nil {
+	if err := b.C.Delete(t.Context(), s); err != nil {
 		t.Fatal(err)
 	}
-	b.waitGone(t, remote)
-	b.waitGone(t, s)
-	kept := configMap(b.ns, "one-kept")
-	if err := b.c.Get(t.Context(), client.ObjectKeyFromObject(kept), kept); err != nil {
+	b.WaitGone(t, remote)
+	b.WaitGone(t, s)
+	kept := enginetest.ConfigMap(b.NS, "one-kept")
+	if err := b.C.Get(t.Context(), client.ObjectKeyFromObject(kept), kept); err != nil {
 		t.Fatalf("the retained child must stay: %v", err)
 	}
 	// The next object of that name takes it over again.
-	b.create(t, b.sample("one", sample.SampleSpec{Keep: true}))
-	b.waitReady(t, "one")
+	b.Create(t, b.Sample("one", sample.SampleSpec{Keep: true}))
+	b.WaitReady(t, "one")
 }
 
 func TestReplaceImmutable(t *testing.T) {
-	b := newBench(t)
-	manage(t, b.Config())
-	b.create(t, b.sample("one", sample.SampleSpec{Job: "first"}))
-	b.waitReady(t, "one")
-	s := b.sample("one", sample.SampleSpec{})
-	b.change(t, s, func() { s.Spec.Job = "second" })
+	b := enginetest.New(t)
+	enginetest.Manage(t, b.Config())
+	b.Create(t, b.Sample("one", sample.SampleSpec{Job: "first"}))
+	b.WaitReady(t, "one")
+	s := b.Sample("one", sample.SampleSpec{})
+	b.Change(t, s, func() { s.Spec.Job = "second" })
 	testkit.Eventually(t, 20*time.Second, "the Job to be replaced", func() error {
 		u := &unstructured.Unstructured{}
 		u.SetAPIVersion("batch/v1")
 		u.SetKind("Job")
-		if err := b.c.Get(t.Context(), client.ObjectKey{Namespace: b.ns, Name: "one-job"}, u); err != nil {
+		if err := b.C.Get(t.Context(), client.ObjectKey{Namespace: b.NS, Name: "one-job"}, u); err != nil {
 			return err
 		}
 		containers, _, _ := unstructured.NestedSlice(u.Object, "spec", "template", "spec", "containers")
@@ -311,19 +319,19 @@ func TestReplaceImmutable(t *testing.T) {
 		}
 		return nil
 	})
-	b.waitReady(t, "one")
+	b.WaitReady(t, "one")
 }
 
 func TestRefusedChildIsShown(t *testing.T) {
-	b := newBench(t)
-	manage(t, b.Config())
-	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: b.ns, Name: "none"}}
-	b.create(t, quota)
-	b.create(t, b.sample("one", sample.SampleSpec{}))
-	b.waitReady(t, "one")
+	b := enginetest.New(t)
+	enginetest.Manage(t, b.Config())
+	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: b.NS, Name: "none"}}
+	b.Create(t, quota)
+	b.Create(t, b.Sample("one", sample.SampleSpec{}))
+	b.WaitReady(t, "one")
 	// A name that is no valid Service name: the API server refuses the child.
-	b.create(t, b.sample("a.b", sample.SampleSpec{}))
-	c := b.waitReason(t, "a.b", "Ready", "ChildRefused")
+	b.Create(t, b.Sample("a.b", sample.SampleSpec{}))
+	c := b.WaitReason(t, "a.b", "Ready", "ChildRefused")
 	if !strings.Contains(c.Message, "Service") || !strings.Contains(c.Message, "metadata.name") {
 		t.Errorf("the condition must name the child and the field: %q", c.Message)
 	}

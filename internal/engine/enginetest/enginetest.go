@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package engine_test
+// Package enginetest runs the engine with the sample kind against a real API
+// server. It is for tests and benchmarks only.
+package enginetest
 
 import (
 	"context"
@@ -9,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-logr/logr"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -21,7 +22,6 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/config"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/modelplane/modelplane/internal/engine"
@@ -29,12 +29,8 @@ import (
 	"github.com/modelplane/modelplane/internal/testkit"
 )
 
-func TestMain(m *testing.M) {
-	log.SetLogger(logr.Discard())
-	testkit.Main(m)
-}
-
-var scheme = func() *runtime.Scheme {
+// Scheme knows the sample and everything of Kubernetes.
+var Scheme = func() *runtime.Scheme {
 	s := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, sample.AddToScheme} {
 		if err := add(s); err != nil {
@@ -44,28 +40,31 @@ var scheme = func() *runtime.Scheme {
 	return s
 }()
 
-// bench is one cluster with the sample kind and a namespace of the test's own.
-type bench struct {
+// Bench is one cluster with the sample kind and a namespace of the test's own.
+type Bench struct {
 	*testkit.Cluster
-	c  client.Client
-	ns string
+	// C reads and writes without a cache.
+	C client.Client
+	// NS is the test's own namespace.
+	NS string
 }
 
-func newBench(t *testing.T) *bench {
+// New prepares a Bench for a test.
+func New(t testing.TB) *Bench {
 	t.Helper()
 	cluster := testkit.Start(t)
 	cluster.InstallCRDs(t, sample.CRD())
-	c, err := client.New(cluster.Config(), client.Options{Scheme: scheme})
+	c, err := client.New(cluster.Config(), client.Options{Scheme: Scheme})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &bench{Cluster: cluster, c: c, ns: cluster.Namespace(t)}
+	return &Bench{Cluster: cluster, C: c, NS: cluster.Namespace(t)}
 }
 
-// run is a whole manager with the sample controller, until ctx ends.
-func run(ctx context.Context, cfg *rest.Config) error {
+// Run is a whole manager with the sample controller, until ctx ends.
+func Run(ctx context.Context, cfg *rest.Config) error {
 	mgr, err := ctrl.NewManager(cfg, ctrl.Options{
-		Scheme: scheme, Cache: engine.CacheOptions(),
+		Scheme: Scheme, Cache: engine.CacheOptions(),
 		Metrics:                 metricsserver.Options{BindAddress: "0"},
 		HealthProbeBindAddress:  "0",
 		Controller:              config.Controller{SkipNameValidation: ptr.To(true)},
@@ -84,12 +83,12 @@ func run(ctx context.Context, cfg *rest.Config) error {
 	return mgr.Start(ctx)
 }
 
-// manage runs a manager for the rest of the test; stop ends it earlier.
-func manage(t *testing.T, cfg *rest.Config) (stop func()) {
+// Manage runs a manager for the rest of the test; stop ends it earlier.
+func Manage(t testing.TB, cfg *rest.Config) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	go func() { done <- run(ctx, cfg) }()
+	go func() { done <- Run(ctx, cfg) }()
 	stopped := false
 	stop = func() {
 		if stopped {
@@ -105,35 +104,37 @@ func manage(t *testing.T, cfg *rest.Config) (stop func()) {
 	return stop
 }
 
-func (b *bench) sample(name string, spec sample.SampleSpec) *sample.Sample {
-	return &sample.Sample{ObjectMeta: metav1.ObjectMeta{Namespace: b.ns, Name: name}, Spec: spec}
+// Sample makes a Sample in the test's namespace.
+func (b *Bench) Sample(name string, spec sample.SampleSpec) *sample.Sample {
+	return &sample.Sample{ObjectMeta: metav1.ObjectMeta{Namespace: b.NS, Name: name}, Spec: spec}
 }
 
-func (b *bench) create(t *testing.T, objs ...client.Object) {
+// Create creates objects.
+func (b *Bench) Create(t testing.TB, objs ...client.Object) {
 	t.Helper()
 	for _, o := range objs {
-		if err := b.c.Create(t.Context(), o); err != nil {
+		if err := b.C.Create(context.Background(), o); err != nil {
 			t.Fatalf("create %T %s: %v", o, o.GetName(), err)
 		}
 	}
 }
 
-// change edits an object until nobody else came in between.
-func (b *bench) change(t *testing.T, obj client.Object, edit func()) {
+// Change edits an object until nobody else came in between.
+func (b *Bench) Change(t testing.TB, obj client.Object, edit func()) {
 	t.Helper()
 	testkit.Eventually(t, 10*time.Second, "the change", func() error {
-		if err := b.c.Get(t.Context(), client.ObjectKeyFromObject(obj), obj); err != nil {
+		if err := b.C.Get(context.Background(), client.ObjectKeyFromObject(obj), obj); err != nil {
 			return err
 		}
 		edit()
-		return b.c.Update(t.Context(), obj, client.FieldOwner("kubectl-edit"))
+		return b.C.Update(context.Background(), obj, client.FieldOwner("kubectl-edit"))
 	})
 }
 
-// ready is nil when the sample is ready for its present generation.
-func (b *bench) ready(ctx context.Context, name string) error {
+// Ready is nil when the sample is ready for its present generation.
+func (b *Bench) Ready(ctx context.Context, name string) error {
 	s := &sample.Sample{}
-	if err := b.c.Get(ctx, client.ObjectKey{Namespace: b.ns, Name: name}, s); err != nil {
+	if err := b.C.Get(ctx, client.ObjectKey{Namespace: b.NS, Name: name}, s); err != nil {
 		return err
 	}
 	c := meta.FindStatusCondition(s.Status.Conditions, "Ready")
@@ -143,19 +144,21 @@ func (b *bench) ready(ctx context.Context, name string) error {
 	return nil
 }
 
-func (b *bench) waitReady(t *testing.T, names ...string) {
+// WaitReady returns when all of them are ready.
+func (b *Bench) WaitReady(t testing.TB, names ...string) {
 	t.Helper()
 	for _, name := range names {
-		testkit.Eventually(t, 30*time.Second, name+" to be ready", func() error { return b.ready(t.Context(), name) })
+		testkit.Eventually(t, 30*time.Second, name+" to be ready", func() error { return b.Ready(context.Background(), name) })
 	}
 }
 
-func (b *bench) waitReason(t *testing.T, name, condition, reason string) metav1.Condition {
+// WaitReason returns when a condition has a reason.
+func (b *Bench) WaitReason(t testing.TB, name, condition, reason string) metav1.Condition {
 	t.Helper()
 	var found metav1.Condition
 	testkit.Eventually(t, 30*time.Second, name+" to say "+reason, func() error {
 		s := &sample.Sample{}
-		if err := b.c.Get(t.Context(), client.ObjectKey{Namespace: b.ns, Name: name}, s); err != nil {
+		if err := b.C.Get(context.Background(), client.ObjectKey{Namespace: b.NS, Name: name}, s); err != nil {
 			return err
 		}
 		c := meta.FindStatusCondition(s.Status.Conditions, condition)
@@ -168,10 +171,11 @@ func (b *bench) waitReason(t *testing.T, name, condition, reason string) metav1.
 	return found
 }
 
-func (b *bench) waitGone(t *testing.T, obj client.Object) {
+// WaitGone returns when an object is gone.
+func (b *Bench) WaitGone(t testing.TB, obj client.Object) {
 	t.Helper()
 	testkit.Eventually(t, 30*time.Second, fmt.Sprintf("%T %s to be gone", obj, obj.GetName()), func() error {
-		err := b.c.Get(t.Context(), client.ObjectKeyFromObject(obj), obj)
+		err := b.C.Get(context.Background(), client.ObjectKeyFromObject(obj), obj)
 		if client.IgnoreNotFound(err) != nil {
 			return err
 		}
@@ -182,10 +186,11 @@ func (b *bench) waitGone(t *testing.T, obj client.Object) {
 	})
 }
 
-func (b *bench) events(t *testing.T, reason string) []corev1.Event {
+// Events of the namespace with a reason.
+func (b *Bench) Events(t testing.TB, reason string) []corev1.Event {
 	t.Helper()
 	list := &corev1.EventList{}
-	if err := b.c.List(t.Context(), list, client.InNamespace(b.ns)); err != nil {
+	if err := b.C.List(context.Background(), list, client.InNamespace(b.NS)); err != nil {
 		t.Fatal(err)
 	}
 	var out []corev1.Event
@@ -197,10 +202,12 @@ func (b *bench) events(t *testing.T, reason string) []corev1.Event {
 	return out
 }
 
-func configMap(ns, name string) *corev1.ConfigMap {
+// ConfigMap is an empty one to read into.
+func ConfigMap(ns, name string) *corev1.ConfigMap {
 	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name}}
 }
 
-func deployment(ns, name string) *appsv1.Deployment {
+// Deployment is an empty one to read into.
+func Deployment(ns, name string) *appsv1.Deployment {
 	return &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name}}
 }
