@@ -8,6 +8,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 func TestMain(m *testing.M) { Main(m) }
@@ -78,3 +80,9 @@ func mustFail(t *testing.T, want string, f func(t testing.TB)) {
 		t.Errorf("complaints = %q, want one with %q", got, want)
 	}
 }
+
+func clientKey(namespace, name string) client.ObjectKey {
+	return client.ObjectKey{Namespace: namespace, Name: name}
+}
+
+func inNamespace(namespace string) client.ListOption { return client.InNamespace(namespace) }

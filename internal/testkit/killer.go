@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package testkit
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"sync"
+	"syscall"
+
+	"k8s.io/client-go/rest"
+)
+
+// Killer cuts a process off from the API server after a number of calls, which
+// is all that the server can see of a process that was killed at that line.
+//
+// The last call is carried out by the server, and its answer is lost. Calls for
+// Leases are cut off like all others but do not count: they follow the clock,
+// and the place of the cut should not.
+type Killer struct {
+	limit int
+	dead  context.Context
+	cut   context.CancelFunc
+
+	mu    sync.Mutex
+	calls int
+}
+
+// NewKiller returns a killer that lets n calls pass. A negative n lets all pass,
+// for counting.
+func NewKiller(n int) *Killer {
+	k := &Killer{limit: n}
+	k.dead, k.cut = context.WithCancel(context.Background())
+	if n == 0 {
+		k.cut()
+	}
+	return k
+}
+
+// Killed is closed when the cut is made.
+func (k *Killer) Killed() <-chan struct{} { return k.dead.Done() }
+
+// Calls is the number of calls that passed, each watch counted once.
+func (k *Killer) Calls() int {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.calls
+}
+
+// Wrap returns a copy of cfg whose requests pass through the killer. All clients
+// of one process are to be wrapped by the same killer.
+func (k *Killer) Wrap(cfg *rest.Config) *rest.Config {
+	return wrap(cfg, func(call Call, req *http.Request, next http.RoundTripper) (*http.Response, error) {
+		last, ok := k.admit(call)
+		if !ok {
+			if req.Body != nil {
+				req.Body.Close()
+			}
+			return nil, k.err()
+		}
+		resp, err := k.pass(call, req, next)
+		if last {
+			k.cut()
+		}
+		if k.dead.Err() == nil || err != nil {
+			return resp, err
+		}
+		resp.Body.Close()
+		return nil, k.err()
+	})
+}
+
+// admit counts a call that may pass, and tells whether it is the last one.
+func (k *Killer) admit(call Call) (last, ok bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	switch {
+	case k.dead.Err() != nil:
+		return false, false
+	case call.lease():
+		return false, true
+	case k.calls == k.limit:
+		// The last call is still on its way; the process tries one more.
+		k.cut()
+		return false, false
+	}
+	k.calls++
+	return k.calls == k.limit, true
+}
+
+// pass lets a request through; a watch ends with the cut. Other requests on
+// their way are not called back: the server has them already.
+func (k *Killer) pass(call Call, req *http.Request, next http.RoundTripper) (*http.Response, error) {
+	if call.Verb != "watch" {
+		return next.RoundTrip(req)
+	}
+	ctx, cancel := context.WithCancel(req.Context())
+	detach := context.AfterFunc(k.dead, cancel)
+	end := func() { detach(); cancel() }
+	resp, err := next.RoundTrip(req.WithContext(ctx))
+	if err != nil {
+		end()
+		return nil, err
+	}
+	resp.Body = &stream{ReadCloser: resp.Body, end: end}
+	return resp, nil
+}
+
+// stream is a body that tells when it is closed.
+type stream struct {
+	io.ReadCloser
+	end func()
+}
+
+func (s *stream) Close() error {
+	s.end()
+	return s.ReadCloser.Close()
+}
+
+func (k *Killer) err() error {
+	return fmt.Errorf("cut off by the test after %d calls: %w", k.Calls(), syscall.ECONNREFUSED)
+}

@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package testkit
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/rest"
+)
+
+// KillTest describes a process and the state it should reach however often it
+// dies on the way. Leader election should be off: the lease of a dead process
+// would keep its successor waiting.
+type KillTest struct {
+	// Config is the way to the API server, as the process would have it if
+	// nobody were to kill it.
+	Config *rest.Config
+	// Reset prepares the fresh state of a round: usually a new namespace with the
+	// objects that the process is to look after. It must not rely on the state
+	// of the round before; what it registers with t.Cleanup runs after the round.
+	Reset func(t testing.TB)
+	// Run is the process. It works until ctx ends and then returns.
+	Run func(ctx context.Context, cfg *rest.Config) error
+	// Converged returns nil when the wanted state is reached, and else what is missing.
+	Converged func() error
+	// Verify fails the test when the state that was reached is not as it should
+	// be: something missing, something too much, something different.
+	Verify func(t testing.TB)
+	// Timeout bounds the wait for convergence; 0 stands for one minute.
+	Timeout time.Duration
+	// Settle is how long a process must make no call before it counts as being at
+	// rest; 0 stands for 300 ms.
+	Settle time.Duration
+	// Stride leaves out rounds: 1 or 0 kills after every call, 5 after every fifth.
+	Stride int
+}
+
+// KillEverywhere lets a process converge once to see how many API calls that
+// takes. Then, for each of these calls in turn, it starts from a fresh state,
+// kills the process right after that call, starts it again, waits until it
+// converged, and verifies. Every round is a subtest.
+func KillEverywhere(t *testing.T, test KillTest) {
+	t.Helper()
+	test.Timeout = cmp.Or(test.Timeout, time.Minute)
+	test.Settle = cmp.Or(test.Settle, 300*time.Millisecond)
+	test.Stride = max(1, test.Stride)
+
+	total := 0
+	if !t.Run("undisturbed", func(t *testing.T) {
+		test.Reset(t)
+		total = test.runToRest(t)
+	}) {
+		return
+	}
+	cuts := 0
+	for after := 1; after <= total; after += test.Stride {
+		t.Run(fmt.Sprintf("killed after %d of %d calls", after, total), func(t *testing.T) {
+			test.Reset(t)
+			if test.runUntilKilled(t, after) {
+				cuts++
+			}
+			test.runToRest(t)
+		})
+	}
+	t.Logf("a full convergence takes %d calls; killed in the middle %d times", total, cuts)
+	if cuts == 0 {
+		t.Error("the process was never killed, so this test has shown nothing")
+	}
+}
+
+// runToRest runs the process without disturbance until it has converged and has
+// nothing more to do, verifies, ends it, and returns the number of its calls.
+func (k KillTest) runToRest(t *testing.T) int {
+	t.Helper()
+	killer := NewKiller(-1)
+	process := k.start(killer)
+	defer process.stop(t, k.Timeout)
+	if err := k.rest(process, killer); err != nil {
+		t.Fatalf("no convergence: %v", err)
+	}
+	k.Verify(t)
+	return killer.Calls()
+}
+
+// runUntilKilled tells whether the process was killed; it may come to rest
+// before, when it needs fewer calls this time.
+func (k KillTest) runUntilKilled(t *testing.T, after int) bool {
+	t.Helper()
+	killer := NewKiller(after)
+	process := k.start(killer)
+	defer process.stop(t, k.Timeout)
+	err := k.rest(process, killer)
+	select {
+	case <-killer.Killed():
+		return true
+	default:
+	}
+	if err != nil {
+		t.Fatalf("neither killed after %d calls nor converged: %v", after, err)
+	}
+	return false
+}
+
+// rest waits until the process converged and went quiet, or is dead.
+func (k KillTest) rest(p *process, killer *Killer) error {
+	ctx, cancel := context.WithTimeout(context.Background(), k.Timeout)
+	defer cancel()
+	var missing error
+	calls, since := -1, time.Now()
+	err := poll(ctx, func() (bool, error) {
+		select {
+		case <-killer.Killed():
+			return true, nil
+		case <-p.ended:
+			return false, fmt.Errorf("the process ended by itself: %w", p.err)
+		default:
+		}
+		if now := killer.Calls(); now != calls {
+			calls, since = now, time.Now()
+		}
+		missing = k.Converged()
+		return missing == nil && time.Since(since) >= k.Settle, nil
+	})
+	if errors.Is(err, context.DeadlineExceeded) {
+		if missing == nil {
+			return fmt.Errorf("it converged and then did not come to rest within %s; %d calls so far", k.Timeout, calls)
+		}
+		return fmt.Errorf("after %s: %w", k.Timeout, missing)
+	}
+	return err
+}
+
+// process is a running KillTest.Run.
+type process struct {
+	cancel context.CancelFunc
+	ended  chan struct{}
+	err    error
+}
+
+func (k KillTest) start(killer *Killer) *process {
+	ctx, cancel := context.WithCancel(context.Background())
+	p := &process{cancel: cancel, ended: make(chan struct{})}
+	// A dead process does not wait to be told: its context ends with the cut.
+	context.AfterFunc(killer.dead, cancel)
+	go func() {
+		defer close(p.ended)
+		p.err = k.Run(ctx, killer.Wrap(k.Config))
+		if p.err == nil && ctx.Err() == nil {
+			p.err = errors.New("without an error")
+		}
+	}()
+	return p
+}
+
+// stop ends the process and waits until it has gone, so that it cannot disturb
+// the next one.
+func (p *process) stop(t testing.TB, timeout time.Duration) {
+	t.Helper()
+	p.cancel()
+	select {
+	case <-p.ended:
+	case <-time.After(timeout):
+		t.Fatalf("the process still runs %s after its context ended", timeout)
+	}
+}
