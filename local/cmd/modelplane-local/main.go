@@ -6,9 +6,14 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"os"
+	"os/signal"
+	"syscall"
 
+	"github.com/modelplane/modelplane/local/internal/cluster"
 	"github.com/modelplane/modelplane/local/internal/components"
 )
 
@@ -17,6 +22,22 @@ func main() {
 		os.Args = args
 		os.Exit(c.Run())
 	}
-	fmt.Fprintln(os.Stderr, "usage: modelplane-local", components.Names())
-	os.Exit(2)
+	if len(os.Args) > 1 && os.Args[1] == cluster.ExecCommand {
+		fmt.Fprintln(os.Stderr, cluster.Exec(os.Args[2:]))
+		os.Exit(1)
+	}
+	os.Exit(runCommands())
+}
+
+func runCommands() int {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	err := newRoot().ExecuteContext(ctx)
+	if err == nil {
+		return 0
+	}
+	if !errors.Is(err, errUnhealthy) {
+		fmt.Fprintln(os.Stderr, "modelplane-local:", err)
+	}
+	return 1
 }

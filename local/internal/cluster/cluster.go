@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package cluster runs a Kubernetes control plane, and on request the Modelplane manager, as ordinary
+// processes of one Linux machine, with everything it needs under one state directory. It starts,
+// repairs, reports on and ends those processes; it must not end a process that it cannot prove to be
+// its own, remove a file that it did not make, or contain a Kubernetes component (those are in package
+// components, and only reached by starting this same executable under another name).
+//
+// Nothing is kept in memory between calls: every command reads the directory, compares it with what
+// runs, and acts on the difference. An interrupted command is therefore finished by running it again.
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// Cluster is one control plane, named by its state directory.
+type Cluster struct {
+	// Dir is the state directory; see DefaultDir.
+	Dir string
+	// Executable is the multi-call binary that is started under each component's name.
+	Executable string
+	// Out receives one line per step, for a person.
+	Out io.Writer
+	// Timeout bounds the wait for each component to become ready.
+	Timeout time.Duration
+	// Manager, when set, is brought up with the control plane.
+	Manager *Manager
+}
+
+// DefaultDir is where a control plane lives when nobody says otherwise.
+func DefaultDir() (string, error) {
+	base := os.Getenv("XDG_STATE_HOME")
+	if base == "" {
+		home, err := os.UserHomeDir()
+		if err != nil {
+			return "", fmt.Errorf("no place for the cluster's state; pass --dir, or set HOME or XDG_STATE_HOME: %w", err)
+		}
+		base = filepath.Join(home, ".local", "state")
+	}
+	return filepath.Join(base, "modelplane"), nil
+}
+
+// Kubeconfig is the file with which a person reaches the cluster as its administrator.
+func (c *Cluster) Kubeconfig() string { return filepath.Join(c.Dir, "kubeconfig") }
+
+// ErrAbsent says that the state directory holds no cluster.
+var ErrAbsent = errors.New("there is no cluster")
+
+func (c *Cluster) absent() error {
+	return fmt.Errorf("%w in %s; start one with `modelplane-local up`", ErrAbsent, c.Dir)
+}
+
+// Up makes the control plane run. Components that run as they should are left alone, others are
+// started or replaced, so that the same call creates, resumes and repairs.
+func (c *Cluster) Up(ctx context.Context) error {
+	if err := claim(c.Dir); err != nil {
+		return err
+	}
+	held, err := acquire(ctx, c.Dir)
+	if err != nil {
+		return err
+	}
+	defer held.release()
+	if err := claim(c.Dir); err != nil {
+		return err
+	}
+	start := time.Now()
+	run, err := c.prepare(held)
+	if err != nil {
+		return err
+	}
+	for _, stage := range controlPlaneStages {
+		if err := run.stage(ctx, stage); err != nil {
+			return err
+		}
+	}
+	if err := run.waitForServiceAccounts(ctx); err != nil {
+		return err
+	}
+	if c.Manager != nil {
+		if err := run.manager(ctx); err != nil {
+			return err
+		}
+	}
+	if run.started == 0 {
+		run.say("cluster", "already running in %s; nothing to do", c.Dir)
+		return nil
+	}
+	run.say("cluster", "ready in %s", elapsed(start))
+	return nil
+}
+
+// prepare brings the files of the directory in order: keys and certificates, ports, kubeconfigs.
+func (c *Cluster) prepare(held *lock) (*bringUp, error) {
+	p, err := ensurePKI(c.pkiDir(), time.Now())
+	if err != nil {
+		return nil, err
+	}
+	st, err := loadState(c.Dir)
+	if err != nil {
+		return nil, err
+	}
+	if err := st.choosePorts(c.Dir, c.Manager != nil); err != nil {
+		return nil, err
+	}
+	if err := st.save(c.Dir); err != nil {
+		return nil, err
+	}
+	if err := c.writeKubeconfigs(p, st); err != nil {
+		return nil, err
+	}
+	if err := Link(c.Executable, c.BinDir(), []string{"kubectl"}); err != nil {
+		return nil, err
+	}
+	return &bringUp{Cluster: c, pki: p, state: st, held: held}, nil
+}
+
+// elapsed is rounded the way a person would say it.
+func elapsed(since time.Time) string { return fmt.Sprintf("%.1f s", time.Since(since).Seconds()) }
+
+// BinDir holds kubectl, for people who have none.
+func (c *Cluster) BinDir() string { return filepath.Join(c.Dir, "bin") }
+
+func (c *Cluster) pkiDir() string { return filepath.Join(c.Dir, "pki") }

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Down ends the processes of the cluster, last started first, and removes the directory. With keep,
+// the directory stays and a later Up resumes from it. A directory without a cluster is no error: what
+// was asked for is already so.
+func (c *Cluster) Down(ctx context.Context, keep bool) error {
+	if !exists(c.Dir) {
+		fmt.Fprintf(c.Out, "  nothing to end: there is no cluster in %s\n", c.Dir)
+		return nil
+	}
+	held, err := acquire(ctx, c.Dir)
+	if err != nil {
+		return err
+	}
+	defer held.release()
+	for _, name := range slices.Backward(processNames) {
+		start := time.Now()
+		ended, err := stop(ctx, c.Dir, name)
+		if err != nil {
+			return err
+		}
+		if ended {
+			fmt.Fprintf(c.Out, "  %-24s ended in %s\n", name, elapsed(start))
+		}
+	}
+	if keep {
+		fmt.Fprintf(c.Out, "  %-24s kept in %s; `modelplane-local up` resumes it\n", "data", c.Dir)
+		return nil
+	}
+	left, err := removeState(c.Dir)
+	if err != nil {
+		return fmt.Errorf("removing %s: %w", c.Dir, err)
+	}
+	if len(left) > 0 {
+		fmt.Fprintf(c.Out, "  %-24s %s stays, because of files that are not the cluster's: %s\n", "directory", c.Dir, strings.Join(left, ", "))
+		return nil
+	}
+	fmt.Fprintf(c.Out, "  %-24s %s removed\n", "directory", c.Dir)
+	return nil
+}
