@@ -86,7 +86,7 @@ type LocalModelStorageSpec struct {
 	StorageKey *string `json:"key,omitempty"`
 	// Parameters override those of the entry.
 	// +optional
-	Parameters *map[string]string `json:"parameters,omitempty"`
+	Parameters map[string]string `json:"parameters,omitempty"`
 }
 
 // LocalModelCacheStatus is what was found.

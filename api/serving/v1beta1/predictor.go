@@ -153,7 +153,7 @@ type StorageSpec struct {
 	Path *string `json:"path,omitempty"`
 	// Parameters override those of the entry.
 	// +optional
-	Parameters *map[string]string `json:"parameters,omitempty"`
+	Parameters map[string]string `json:"parameters,omitempty"`
 	// StorageKey is the key in the storage secret.
 	// +optional
 	StorageKey *string `json:"key,omitempty"`

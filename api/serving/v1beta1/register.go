@@ -10,7 +10,7 @@ import (
 
 var (
 	// GroupVersion of the kinds in this package.
-	GroupVersion = schema.GroupVersion{Group: "serving.kserve.io", Version: "v1beta1"}
+	GroupVersion = schema.GroupVersion{Group: Group, Version: "v1beta1"}
 
 	// SchemeBuilder collects the kinds of this package.
 	SchemeBuilder = runtime.NewSchemeBuilder(addKinds)
