@@ -1,0 +1,67 @@
+{{/* The name of everything in this release, short enough for the suffixes that follow it. */}}
+{{- define "modelplane.name" -}}
+{{- if contains .Chart.Name .Release.Name -}}
+{{- .Release.Name | trunc 46 | trimSuffix "-" -}}
+{{- else -}}
+{{- printf "%s-%s" (.Release.Name | trunc 35 | trimSuffix "-") .Chart.Name -}}
+{{- end -}}
+{{- end -}}
+
+{{/* What selects the pods; never changes within a release. */}}
+{{- define "modelplane.selector" -}}
+app.kubernetes.io/name: {{ .Chart.Name }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end -}}
+
+{{/* The manager looks for part-of when it hands its trusted roots to the API server. */}}
+{{- define "modelplane.labels" -}}
+{{ include "modelplane.selector" . }}
+app.kubernetes.io/part-of: modelplane
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
+{{- end -}}
+
+{{- define "modelplane.serviceAccount" -}}
+{{- if .Values.serviceAccount.create -}}
+{{- .Values.serviceAccount.name | default (include "modelplane.name" .) -}}
+{{- else -}}
+{{- required "serviceAccount.name is needed when serviceAccount.create is false: name an account that exists." .Values.serviceAccount.name -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "modelplane.image" -}}
+{{- with .Values.image -}}
+{{- if .digest -}}
+{{- printf "%s@%s" .repository .digest -}}
+{{- else -}}
+{{- printf "%s:%s" .repository (.tag | default (printf "v%s" $.Chart.AppVersion)) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* The Secret that is mounted when the manager does not make its certificates itself; empty when it does. */}}
+{{- define "modelplane.certSecret" -}}
+{{- with .Values.webhook.certificates -}}
+{{- if eq .source "cert-manager" -}}
+{{- printf "%s-webhook-tls" (include "modelplane.name" $) -}}
+{{- else if eq .source "secret" -}}
+{{- required "webhook.certificates.secretName is needed when webhook.certificates.source is secret." .secretName -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Tells cert-manager to hand its roots to the API server. */}}
+{{- define "modelplane.certManagerAnnotation" -}}
+cert-manager.io/inject-ca-from: {{ printf "%s/%s-webhook" .Release.Namespace (include "modelplane.name" .) }}
+{{- end -}}
+
+{{/* Nine tenths of a memory limit in Mi or Gi, as Go writes it; empty for any other limit. */}}
+{{- define "modelplane.goMemLimit" -}}
+{{- $limit := dig "limits" "memory" "" .Values.resources | toString -}}
+{{- if regexMatch "^[0-9]+Mi$" $limit -}}
+{{- printf "%dMiB" (div (mul (trimSuffix "Mi" $limit | int) 9) 10) -}}
+{{- else if regexMatch "^[0-9]+Gi$" $limit -}}
+{{- printf "%dMiB" (div (mul (trimSuffix "Gi" $limit | int) 1024 9) 10) -}}
+{{- end -}}
+{{- end -}}
