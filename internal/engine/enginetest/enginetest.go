@@ -61,6 +61,9 @@ func New(t testing.TB) *Bench {
 	return &Bench{Cluster: cluster, C: c, NS: cluster.Namespace(t)}
 }
 
+// shutdown is short: what is not finished by then is what a crash would leave.
+const shutdown = time.Second
+
 // Run is a whole manager with the sample controller, until ctx ends.
 func Run(ctx context.Context, cfg *rest.Config) error {
 	mgr, err := ctrl.NewManager(cfg, ctrl.Options{
@@ -68,7 +71,7 @@ func Run(ctx context.Context, cfg *rest.Config) error {
 		Metrics:                 metricsserver.Options{BindAddress: "0"},
 		HealthProbeBindAddress:  "0",
 		Controller:              config.Controller{SkipNameValidation: ptr.To(true)},
-		GracefulShutdownTimeout: ptr.To(10 * time.Second),
+		GracefulShutdownTimeout: ptr.To(shutdown),
 	})
 	if err != nil {
 		return err
@@ -80,7 +83,7 @@ func Run(ctx context.Context, cfg *rest.Config) error {
 	if err := e.Add(ctx, sample.Controller()); err != nil {
 		return err
 	}
-	return mgr.Start(ctx)
+	return engine.Start(ctx, mgr, shutdown)
 }
 
 // Manage runs a manager for the rest of the test; stop ends it earlier.
@@ -96,7 +99,7 @@ func Manage(t testing.TB, cfg *rest.Config) (stop func()) {
 		}
 		stopped = true
 		cancel()
-		if err := <-done; err != nil && !errors.Is(err, context.Canceled) {
+		if err := <-done; err != nil && !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("the manager ended with: %v", err)
 		}
 	}

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+func TestTrackerWakesExactlyThoseConcerned(t *testing.T) {
+	gk := schema.GroupKind{Group: "g", Kind: "Runtime"}
+	who := func(name string) types.NamespacedName { return types.NamespacedName{Namespace: "n", Name: name} }
+	object := func(ns, name string, labels map[string]string) client.Object {
+		return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name, Labels: labels}}
+	}
+	tr := newTracker()
+	tr.add(who("byName"), need{gk: gk, namespace: "n", name: "a"}, nil)
+	tr.add(who("byNamespace"), need{gk: gk, namespace: "n"}, nil)
+	tr.add(who("everything"), need{gk: gk}, nil)
+	tr.add(who("matching"), need{gk: gk, namespace: "n"}, func(o client.Object) bool { return o.GetLabels()["format"] == "onnx" })
+	tr.add(who("api"), need{gk: gk, api: true}, nil)
+
+	woken := func(states ...client.Object) []string {
+		var out []string
+		for w := range tr.concerned(gk, states...) {
+			out = append(out, w.Name)
+		}
+		slices.Sort(out)
+		return out
+	}
+	onnx := map[string]string{"format": "onnx"}
+	for _, tc := range []struct {
+		name   string
+		states []client.Object
+		want   []string
+	}{
+		{"by name", []client.Object{object("n", "a", nil)}, []string{"byName", "byNamespace", "everything"}},
+		{"another name", []client.Object{object("n", "b", nil)}, []string{"byNamespace", "everything"}},
+		{"another namespace", []client.Object{object("m", "a", nil)}, []string{"everything"}},
+		{"matching now", []client.Object{object("n", "b", nil), object("n", "b", onnx)}, []string{"byNamespace", "everything", "matching"}},
+		{"matched before", []client.Object{object("n", "b", onnx), object("n", "b", nil)}, []string{"byNamespace", "everything", "matching"}},
+	} {
+		if diff := cmp.Diff(tc.want, woken(tc.states...)); diff != "" {
+			t.Errorf("%s: %s", tc.name, diff)
+		}
+	}
+	if got := tr.concernedByAPI(gk); len(got) != 1 || got[0] != who("api") {
+		t.Errorf("concerned by the API: %v", got)
+	}
+
+	tr.replace(who("byName"), map[need]func(client.Object) bool{{gk: gk, namespace: "n", name: "z"}: nil})
+	if diff := cmp.Diff([]string{"byNamespace", "everything"}, woken(object("n", "a", nil))); diff != "" {
+		t.Errorf("an old need still wakes: %s", diff)
+	}
+	for _, name := range []string{"byName", "byNamespace", "everything", "matching", "api"} {
+		tr.replace(who(name), nil)
+	}
+	if len(tr.byNeed) != 0 || tr.size() != 0 {
+		t.Errorf("something is left: %v", tr.byNeed)
+	}
+}

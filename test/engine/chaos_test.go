@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	engine "github.com/modelplane/modelplane/internal/engine"
+	"github.com/modelplane/modelplane/internal/engine/enginetest"
+	"github.com/modelplane/modelplane/internal/engine/sample"
+	"github.com/modelplane/modelplane/internal/testkit"
+)
+
+// family lists the children in a namespace as "Kind name owner".
+func family(ctx context.Context, b *enginetest.Bench, namespace string) ([]string, error) {
+	var out []string
+	for _, list := range []client.ObjectList{&corev1.ConfigMapList{}, &corev1.SecretList{}, &corev1.ServiceList{}, &appsv1.DeploymentList{}} {
+		if err := b.C.List(ctx, list, client.InNamespace(namespace), client.HasLabels{engine.LabelOwner}); err != nil {
+			return nil, err
+		}
+		switch l := list.(type) {
+		case *corev1.ConfigMapList:
+			for _, o := range l.Items {
+				out = append(out, "ConfigMap "+o.Name)
+			}
+		case *corev1.SecretList:
+			for _, o := range l.Items {
+				out = append(out, "Secret "+o.Name)
+			}
+		case *corev1.ServiceList:
+			for _, o := range l.Items {
+				out = append(out, "Service "+o.Name)
+			}
+		case *appsv1.DeploymentList:
+			for _, o := range l.Items {
+				out = append(out, "Deployment "+o.Name)
+			}
+		}
+	}
+	slices.Sort(out)
+	return out, nil
+}
+
+// TestKilledEverywhere kills the manager after every single API call in turn.
+// The object asks for children of which one must be pruned (made by an earlier
+// plan) and one lies in another namespace.
+func TestKilledEverywhere(t *testing.T) {
+	b := enginetest.New(t)
+	far := ""
+	test := testkit.KillTest{
+		Config: b.Config(),
+		Run:    enginetest.Run,
+		Reset: func(t testing.TB) {
+			b.NS, far = b.Namespace(t), b.Namespace(t)
+			s := b.Sample("one", sample.SampleSpec{Message: "hi", Extra: "Secret", Far: far})
+			b.Create(t, s)
+			// Left over from an earlier plan.
+			old := enginetest.ConfigMap(b.NS, "one-extra")
+			old.Labels = map[string]string{engine.LabelOwner: string(s.UID)}
+			b.Create(t, old)
+		},
+		Converged: func() error { return b.Ready(context.Background(), "one") },
+		Verify: func(t testing.TB) {
+			near, err := family(context.Background(), b, b.NS)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff([]string{"ConfigMap one", "Deployment one", "Secret one-extra", "Service one"}, near); diff != "" {
+				t.Errorf("children: %s", diff)
+			}
+			remote, err := family(context.Background(), b, far)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff([]string{"ConfigMap " + b.NS + "-one"}, remote); diff != "" {
+				t.Errorf("children in the other namespace: %s", diff)
+			}
+		},
+	}
+	if testing.Short() {
+		test.Stride = 5
+	}
+	testkit.KillEverywhere(t, test)
+}
+
+// TestFailingCalls converges while one call in ten fails, in every way that a
+// call can fail.
+func TestFailingCalls(t *testing.T) {
+	const objects = 60
+	b := enginetest.New(t)
+	faults := testkit.NewFaults(20)
+	for _, f := range []testkit.Fault{testkit.InternalError, testkit.Unavailable, testkit.Conflict, testkit.Timeout, testkit.ClosedBefore, testkit.ClosedAfter} {
+		faults.Add(testkit.Rule{Fault: f, Probability: 0.1})
+	}
+	counter := testkit.NewCounter()
+	insist(t, counter.Wrap(faults.Wrap(b.Config())))
+	createMany(t, b, objects)
+	testkit.Eventually(t, 3*time.Minute, "all objects to be ready in spite of faults", func() error { return allReady(b, objects) })
+	for i := range objects / 2 {
+		s := b.Sample(fmt.Sprintf("many-%d", i), sample.SampleSpec{})
+		b.Change(t, s, func() { s.Spec.Headless, s.Spec.Message = true, "changed" })
+	}
+	for i := range objects {
+		b.WaitReady(t, fmt.Sprintf("many-%d", i))
+	}
+	t.Logf("%d of %d calls failed: %v", faults.Injected(), counter.Snapshot().Total(), faults.ByFault())
+	if faults.Injected() < objects {
+		t.Error("too few faults to have shown anything")
+	}
+	faults.Off()
+	var want []string
+	for i := range objects {
+		want = append(want, fmt.Sprintf("ConfigMap many-%d", i), fmt.Sprintf("Deployment many-%d", i))
+		if i >= objects/2 {
+			want = append(want, fmt.Sprintf("Service many-%d", i))
+		}
+	}
+	slices.Sort(want)
+	testkit.Eventually(t, time.Minute, "exactly the wanted children", func() error {
+		have, err := family(context.Background(), b, b.NS)
+		if err != nil {
+			return err
+		}
+		if diff := cmp.Diff(want, have); diff != "" {
+			return errors.New(diff)
+		}
+		return nil
+	})
+	for i := range objects {
+		s := b.Sample(fmt.Sprintf("many-%d", i), sample.SampleSpec{})
+		if err := b.C.Get(t.Context(), client.ObjectKeyFromObject(s), s); err != nil {
+			t.Fatal(err)
+		}
+		if len(s.Status.Conditions) != 1 {
+			t.Errorf("%s still speaks of the faults: %+v", s.Name, s.Status.Conditions)
+		}
+	}
+	// Events are sent beside the reconciles and may still be repeated.
+	before := counter.Snapshot()
+	testkit.Quiet(t, 5*time.Second, "no write when the faults are over", func() error {
+		since := counter.Since(before)
+		if n := since.Writes() - since.Of("create", "events.k8s.io/events") - since.Of("patch", "events.k8s.io/events"); n != 0 {
+			return fmt.Errorf("there were writes:\n%s", since)
+		}
+		return nil
+	})
+}
+
+// insist runs the manager for the rest of the test and starts it again when it
+// ends, as a kubelet would.
+func insist(t *testing.T, cfg *rest.Config) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for ctx.Err() == nil {
+			_ = enginetest.Run(ctx, cfg)
+		}
+	}()
+	t.Cleanup(func() { cancel(); <-done })
+}
