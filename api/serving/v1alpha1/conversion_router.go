@@ -98,7 +98,7 @@ func poolFromHub(in *inferencev1.InferencePoolSpec) *PoolSpec {
 			out.ExtensionRef.Kind = &kind
 		}
 		if ref.Port != nil {
-			port := gatewayv1.PortNumber(ref.Port.Number)
+			port := int32(ref.Port.Number)
 			out.ExtensionRef.PortNumber = &port
 		}
 	}

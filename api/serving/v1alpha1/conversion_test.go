@@ -93,7 +93,7 @@ func TestOldPoolForm(t *testing.T) {
 			TargetPortNumber: 8000,
 			ExtensionRef: &v1alpha1.ExtensionReference{
 				Group: new(gatewayv1.Group("")), Kind: new(gatewayv1.Kind("Service")), Name: "picker",
-				PortNumber: new(gatewayv1.PortNumber(9002)), FailureMode: "FailOpen",
+				PortNumber: new(int32(9002)), FailureMode: "FailOpen",
 			},
 		},
 	}}}

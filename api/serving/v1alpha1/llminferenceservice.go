@@ -267,7 +267,7 @@ type ExtensionReference struct {
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=65535
-	PortNumber *gatewayv1.PortNumber `json:"portNumber,omitempty"`
+	PortNumber *int32 `json:"portNumber,omitempty"`
 	// FailureMode tells what happens to requests when the picker does not answer.
 	// +kubebuilder:validation:Enum=FailOpen;FailClose
 	FailureMode string `json:"failureMode"`

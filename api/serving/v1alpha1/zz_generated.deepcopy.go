@@ -171,7 +171,7 @@ func (in *ExtensionReference) DeepCopyInto(out *ExtensionReference) {
 	}
 	if in.PortNumber != nil {
 		in, out := &in.PortNumber, &out.PortNumber
-		*out = new(apisv1.PortNumber)
+		*out = new(int32)
 		**out = **in
 	}
 }
