@@ -16,9 +16,11 @@ import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
@@ -97,11 +99,12 @@ func New(cfg *rest.Config, opts Options) (*Keeper, error) {
 		}
 	}
 	metav1.AddMetaToScheme(scheme)
-	live, err := client.New(cfg, client.Options{Scheme: scheme})
+	mapper := newMapper()
+	live, err := client.New(cfg, client.Options{Scheme: scheme, Mapper: mapper})
 	if err != nil {
 		return nil, fmt.Errorf("make the client for certificates: %w", err)
 	}
-	cached, err := cache.New(cfg, cacheOptions(scheme, opts))
+	cached, err := cache.New(cfg, cacheOptions(scheme, mapper, opts))
 	if err != nil {
 		return nil, fmt.Errorf("make the cache for certificates: %w", err)
 	}
@@ -119,12 +122,23 @@ func New(cfg *rest.Config, opts Options) (*Keeper, error) {
 	}, nil
 }
 
+// newMapper knows the four kinds, which every cluster has, without asking.
+func newMapper() meta.RESTMapper {
+	mapper := meta.NewDefaultRESTMapper(nil)
+	mapper.Add(corev1.SchemeGroupVersion.WithKind("Secret"), meta.RESTScopeNamespace)
+	for _, kind := range []schema.GroupVersionKind{validatingKind, mutatingKind, crdKind} {
+		mapper.Add(kind, meta.RESTScopeRoot)
+	}
+	return mapper
+}
+
 // cacheOptions keeps memory small in any cluster: one Secret, and of each CRD only how it is converted.
-func cacheOptions(scheme *runtime.Scheme, opts Options) cache.Options {
+func cacheOptions(scheme *runtime.Scheme, mapper meta.RESTMapper, opts Options) cache.Options {
 	mine := cache.ByObject{Label: selector(), Transform: cache.TransformStripManagedFields()}
 	crds := cache.ByObject{Label: selector(), Transform: keepConversion}
 	return cache.Options{
 		Scheme: scheme,
+		Mapper: mapper,
 		ByObject: map[client.Object]cache.ByObject{
 			&corev1.Secret{}: {Namespaces: map[string]cache.Config{opts.Namespace: {
 				FieldSelector: fields.OneTermEqualSelector("metadata.name", opts.Secret),
@@ -187,11 +201,15 @@ func (k *Keeper) Run(ctx context.Context) error {
 		}
 		sync = files.sync
 	}
-	if err := k.watchObjects(ctx); err != nil {
-		if ctx.Err() != nil {
-			return nil
-		}
+	err := k.watchObjects(ctx)
+	if ctx.Err() != nil {
+		return nil
+	}
+	if err != nil {
 		return err
+	}
+	if !k.cache.WaitForCacheSync(ctx) {
+		return nil
 	}
 	return k.loop(ctx, sync)
 }
