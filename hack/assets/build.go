@@ -16,6 +16,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/modelplane/modelplane/hack/internal/progress"
 )
 
 // binary is the multi-call program; links are the names it is called by.
@@ -107,9 +109,13 @@ func build(ctx context.Context, source, cache, dir string) error {
 	cmd := exec.CommandContext(ctx, "go", "build", "-v", "-buildvcs=false",
 		"-ldflags", flags, "-o", filepath.Join(work, binary), "./cmd/"+binary)
 	cmd.Dir = source
-	if err := runWithProgress(cmd); err != nil {
+	fmt.Fprintln(os.Stderr, "building the local control plane: about 6 minutes the first time on 2 cores, seconds later on")
+	start := time.Now()
+	compiled, err := progress.Run(cmd, os.Stderr)
+	if err != nil {
 		return fmt.Errorf("building the local control plane: %w", err)
 	}
+	fmt.Fprintf(os.Stderr, "built the local control plane in %s (%d packages compiled)\n", time.Since(start).Round(time.Second), compiled)
 	for _, name := range links {
 		if err := os.Symlink(binary, filepath.Join(work, name)); err != nil {
 			return err

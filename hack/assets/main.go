@@ -5,8 +5,7 @@
 // directory and nothing else, so that KUBEBUILDER_ASSETS=$(go run ./hack/assets) works; progress goes
 // to standard error.
 //
-// It must not import anything outside the standard library: it runs before everything else on a
-// machine that has only Go.
+// It must not depend on other modules: it runs before everything else on a machine that has only Go.
 package main
 
 import (

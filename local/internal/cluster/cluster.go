@@ -116,7 +116,7 @@ func (c *Cluster) prepare(held *lock) (*bringUp, error) {
 	if err := c.writeKubeconfigs(p, st); err != nil {
 		return nil, err
 	}
-	if err := Link(c.Executable, c.BinDir(), []string{"kubectl"}); err != nil {
+	if err := Link(c.Executable, c.BinDir(), []string{"kubectl", "modelplane-local"}); err != nil {
 		return nil, err
 	}
 	return &bringUp{Cluster: c, pki: p, state: st, held: held}, nil
@@ -125,7 +125,7 @@ func (c *Cluster) prepare(held *lock) (*bringUp, error) {
 // elapsed is rounded the way a person would say it.
 func elapsed(since time.Time) string { return fmt.Sprintf("%.1f s", time.Since(since).Seconds()) }
 
-// BinDir holds kubectl, for people who have none.
+// BinDir holds kubectl, for people who have none, and the program that ends this cluster.
 func (c *Cluster) BinDir() string { return filepath.Join(c.Dir, "bin") }
 
 func (c *Cluster) pkiDir() string { return filepath.Join(c.Dir, "pki") }

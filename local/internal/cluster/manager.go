@@ -55,6 +55,8 @@ func (c *Cluster) managerSpec(st *state) (spec, error) {
 		"--kubeconfig=" + c.Kubeconfig(),
 		"--namespace=" + m.Namespace,
 		"--leader-elect=false",
+		"--shutdown-delay=0s",
+		"--webhook-host=127.0.0.1",
 		fmt.Sprintf("--webhook-port=%d", st.Ports[portWebhook]),
 		"--webhook-url=" + st.local("https", portWebhook),
 		fmt.Sprintf("--metrics-bind-address=127.0.0.1:%d", st.Ports[portMetrics]),

@@ -1,0 +1,121 @@
+# Everything a target needs is built or fetched by the target itself; the only thing to install is Go.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+
+GO ?= go
+# Passed on to go test, for example TESTFLAGS='-run TestPlan -v' or TESTFLAGS=-race.
+TESTFLAGS ?=
+# How many test packages run at once. Each may start an API server of its own.
+TESTJOBS ?= 2
+FUZZTIME ?= 30s
+LINT := $(GO) tool -modfile=$(CURDIR)/tools/go.mod golangci-lint
+
+state := $${XDG_STATE_HOME:-$$HOME/.local/state}/modelplane
+# The local control plane as this checkout builds it, whatever KUBEBUILDER_ASSETS says.
+local = $$(env -u KUBEBUILDER_ASSETS $(GO) run ./hack/assets)/modelplane-local
+
+##@ Use
+
+.PHONY: help
+help: ## Show this list
+	@awk 'BEGIN {FS = ":.*## "} \
+		/^##@/ {printf "\n%s\n", substr($$0, 5)} \
+		/^[a-z0-9-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: up
+up: build ## Start a local control plane with definitions, webhooks and the manager
+	@echo "==> starting the local control plane"
+	@local="$(local)"; "$$local" up --manager bin/modelplane \
+		--crds charts/modelplane/files/crds --webhooks charts/modelplane/files/webhooks
+
+.PHONY: down
+down: ## End what `make up` started and remove its files
+	@echo "==> ending the local control plane"
+	@local="$(state)/bin/modelplane-local"; \
+	if [ ! -d "$(state)" ]; then echo "  nothing runs"; exit; fi; \
+	[ -x "$$local" ] || local="$(local)"; \
+	"$$local" down
+
+.PHONY: status
+status: ## Show the processes of `make up`
+	@local="$(state)/bin/modelplane-local"; \
+	[ -x "$$local" ] || { echo "nothing runs; make up starts it"; exit 1; }; \
+	"$$local" status
+
+##@ Develop
+
+.PHONY: build
+build: ## Build bin/modelplane
+	@echo "==> building bin/modelplane"
+	@$(GO) build -o bin/modelplane ./cmd/modelplane
+
+.PHONY: test
+test: ## Run every test that needs no node, against a real API server
+	@echo "==> programs for the tests"
+	@assets=$$($(GO) run ./hack/assets); export KUBEBUILDER_ASSETS="$$assets"; \
+	echo "    $$assets"; \
+	echo "==> go vet"; \
+	$(GO) run ./hack/progress $(GO) vet -v ./...; \
+	(cd local && $(GO) vet ./...); \
+	echo "==> tests"; \
+	$(GO) test -p $(TESTJOBS) -timeout 20m $(TESTFLAGS) ./...; \
+	echo "==> tests of the local control plane"; \
+	(cd local && $(GO) test -p $(TESTJOBS) -timeout 20m $(TESTFLAGS) ./...)
+
+.PHONY: e2e
+e2e: build ## Bring everything up, use it, break it, take it down
+	@echo "==> end-to-end tests"
+	@local="$(local)"; MODELPLANE_LOCAL="$$local" MODELPLANE_BINARY="$(CURDIR)/bin/modelplane" \
+		$(GO) test -tags e2e -count 1 -v -timeout 20m $(TESTFLAGS) ./test/e2e/...
+
+.PHONY: bench
+bench: ## Run the benchmarks and check their figures against the expected ranges
+	@echo "==> benchmarks"
+	@assets=$$($(GO) run ./hack/assets); KUBEBUILDER_ASSETS="$$assets" \
+		$(GO) test -run '^$$' -bench . -benchtime 1x -timeout 60m $(TESTFLAGS) ./bench/...
+
+.PHONY: fuzz
+fuzz: ## Run every fuzz target for FUZZTIME
+	@grep -rHo --include='*_test.go' '^func Fuzz[A-Za-z0-9_]*' . | sed 's/:func /:/' | while IFS=: read -r file target; do \
+		echo "==> $$target in $$(dirname $$file)"; \
+		(cd "$$(dirname $$file)" && $(GO) test -run '^$$' -fuzz "^$$target$$" -fuzztime $(FUZZTIME) .); \
+	done
+
+.PHONY: lint
+lint: ## Check style and the walls between rooms, in both modules
+	@echo "==> lint (the linter is built first, about 2 minutes the first time)"
+	@$(LINT) run ./...
+	@cd local && $(LINT) run --config ../.golangci.yml ./...
+
+.PHONY: fmt
+fmt: ## Format the code
+	@$(LINT) fmt ./...
+	@cd local && $(LINT) fmt --config ../.golangci.yml ./...
+
+.PHONY: generate
+generate: ## Write everything that is generated: deep copies, definitions, chart, kustomize bases
+	@echo "==> deep copies"
+	@$(GO) tool controller-gen object paths=./api/...
+	@echo "==> resource definitions"
+	@$(GO) run ./hack/crdgen
+	@echo "==> chart and kustomize bases"
+	@$(GO) run ./hack/chartgen
+
+GENERATED := api charts config
+
+.PHONY: verify
+verify: generate ## Fail when something generated is out of date
+	@git diff --exit-code -- $(GENERATED) || { echo "generated files are out of date; commit what make generate wrote" >&2; exit 1; }
+	@new=$$(git ls-files --others --exclude-standard -- $(GENERATED)); \
+	[ -z "$$new" ] || { printf 'generated files are not committed:\n%s\n' "$$new" >&2; exit 1; }
+
+.PHONY: image
+image: ## Write the image as an OCI archive, dist/modelplane.tar, without a container engine
+	@echo "==> image"
+	@$(GO) run ./hack/image
+
+.PHONY: clean
+clean: ## Remove what was built in this checkout
+	@rm -rf bin dist
