@@ -21,6 +21,8 @@ var sample = []string{"./testdata/sample/v1", "./testdata/sample/v2"}
 func generated(t *testing.T) (string, *apiextensionsv1.CustomResourceDefinition) {
 	t.Helper()
 	dir := t.TempDir()
+	lightKinds["Widget"] = true
+	t.Cleanup(func() { delete(lightKinds, "Widget") })
 	if err := run(dir, false, sample, io.Discard); err != nil {
 		t.Fatal(err)
 	}
@@ -79,6 +81,22 @@ func TestLightSubtrees(t *testing.T) {
 	}
 }
 
+// TestOtherKindsAreWrittenOut proves that a kind that is not listed as light keeps
+// what Kubernetes says about its own types.
+func TestOtherKindsAreWrittenOut(t *testing.T) {
+	defs, err := generate(sample)
+	if err != nil {
+		t.Fatal(err)
+	}
+	spec := defs[0].Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"]
+	if terms := spec.Properties["affinity"].Properties["podAffinity"]; terms.Type != "object" {
+		t.Errorf("want the inside of affinity, have %+v", terms)
+	}
+	if port := spec.Properties["containers"].Items.Schema.Properties["ports"].Items.Schema.Properties["protocol"]; port.Default == nil {
+		t.Errorf("want the default of a nested field, have %+v", port)
+	}
+}
+
 func items(s apiextensionsv1.JSONSchemaProps) *apiextensionsv1.JSONSchemaPropsOrArray {
 	return &apiextensionsv1.JSONSchemaPropsOrArray{Schema: &s}
 }
@@ -129,21 +147,59 @@ func TestCheckFindsEveryDifference(t *testing.T) {
 	}
 }
 
-func TestRelaxRemovesOneRequirement(t *testing.T) {
-	root := &apiextensionsv1.JSONSchemaProps{Properties: map[string]apiextensionsv1.JSONSchemaProps{
-		"spec": {Properties: map[string]apiextensionsv1.JSONSchemaProps{
-			"template": {Required: []string{"containers", "other"}},
-			"model":    {Required: []string{"uri"}},
-		}},
-	}}
-	relax("LLMInferenceService", root)
-	spec := root.Properties["spec"]
-	if diff := cmp.Diff([]string{"other"}, spec.Properties["template"].Required); diff != "" {
-		t.Errorf("template (-want +have):\n%s", diff)
+func TestAmend(t *testing.T) {
+	schema := func() *apiextensionsv1.JSONSchemaProps {
+		return object(map[string]apiextensionsv1.JSONSchemaProps{"spec": *object(map[string]apiextensionsv1.JSONSchemaProps{
+			"probe": *object(map[string]apiextensionsv1.JSONSchemaProps{"httpGet": {Required: []string{"port"}}}),
+			"router": *object(map[string]apiextensionsv1.JSONSchemaProps{
+				"scheduler": *object(map[string]apiextensionsv1.JSONSchemaProps{
+					"pool": *object(map[string]apiextensionsv1.JSONSchemaProps{"spec": *object(map[string]apiextensionsv1.JSONSchemaProps{
+						"name": {Pattern: "^a$", MinLength: new(int64(1)), MaxLength: new(int64(9))},
+					})}),
+					"tokenizer": *object(map[string]apiextensionsv1.JSONSchemaProps{"template": {Required: []string{"other"}}}),
+				}),
+			}),
+		})})
 	}
-	if diff := cmp.Diff([]string{"uri"}, spec.Properties["model"].Required); diff != "" {
-		t.Errorf("model (-want +have):\n%s", diff)
+	at := func(root *apiextensionsv1.JSONSchemaProps, path ...string) apiextensionsv1.JSONSchemaProps {
+		found := false
+		var out apiextensionsv1.JSONSchemaProps
+		edit(root, path, func(s *apiextensionsv1.JSONSchemaProps) { out, found = *s, true })
+		if !found {
+			t.Fatalf("no %v", path)
+		}
+		return out
 	}
+	probe := []string{"spec", "probe", "httpGet"}
+	pool := []string{"spec", "router", "scheduler", "pool", "spec", "name"}
+	template := tokenizerContainers[:len(tokenizerContainers)-1]
+
+	config := schema()
+	amend("serving.kserve.io", "LLMInferenceServiceConfig", config)
+	if have := at(config, probe...); have.Required != nil {
+		t.Errorf("a probe may leave out its port, have %v", have.Required)
+	}
+	if have := at(config, pool...); have.Pattern != "" || have.MinLength != nil || *have.MaxLength != 9 {
+		t.Errorf("a templated string keeps its maximum length only, have %+v", have)
+	}
+	if diff := cmp.Diff([]string{"containers", "other"}, at(config, template...).Required); diff != "" {
+		t.Errorf("tokenizer template (-want +have):\n%s", diff)
+	}
+
+	service := schema()
+	amend("serving.kserve.io", "LLMInferenceService", service)
+	if have := at(service, pool...); have.Pattern != "^a$" {
+		t.Errorf("only a config is templated, have %+v", have)
+	}
+	other := schema()
+	amend("mlflow.opendatahub.io", "MLflow", other)
+	if diff := cmp.Diff(schema(), other); diff != "" {
+		t.Errorf("other groups are left alone (-want +have):\n%s", diff)
+	}
+}
+
+func object(props map[string]apiextensionsv1.JSONSchemaProps) *apiextensionsv1.JSONSchemaProps {
+	return &apiextensionsv1.JSONSchemaProps{Type: "object", Properties: props}
 }
 
 func TestFirstSentence(t *testing.T) {

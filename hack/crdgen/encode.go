@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 
 	"go.yaml.in/yaml/v3"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -18,10 +19,12 @@ const (
 	// budget leaves room under the 262,144 bytes that all annotations of an
 	// object may have together: kubectl stores the applied object in one.
 	budget = 240 * 1024
-	// oneLine is how long a branch may be to be written on one line. Short
-	// branches on one line save the indentation that makes deep schemas large.
-	oneLine = 100
 )
+
+// lineLengths are how long a branch may be to be written on one line, from
+// pleasant to compact. Branches on one line save the indentation that makes up
+// most of a deep schema; a longer line is worth it when it saves descriptions.
+var lineLengths = []int{100, 200, 400, 800, 1600}
 
 // encode writes the definition as YAML with as much description as fits.
 // Shallow descriptions are the ones people read with `kubectl explain`, so the
@@ -36,12 +39,14 @@ func encode(def *apiextensionsv1.CustomResourceDefinition) ([]byte, error) {
 		if size = len(compact); size > budget {
 			continue
 		}
-		out, err := toYAML(compact)
-		if err != nil {
-			return nil, err
-		}
-		if size = len(out); size <= budget {
-			return out, nil
+		for _, length := range lineLengths {
+			out, err := toYAML(compact, length)
+			if err != nil {
+				return nil, err
+			}
+			if size = len(out); size <= budget {
+				return out, nil
+			}
 		}
 	}
 	return nil, fmt.Errorf("%d bytes even without descriptions, the limit is %d", size, budget)
@@ -62,12 +67,12 @@ func compactJSON(def *apiextensionsv1.CustomResourceDefinition) ([]byte, error) 
 }
 
 // toYAML writes a JSON document as YAML and proves that it reads back the same.
-func toYAML(compact []byte) ([]byte, error) {
+func toYAML(compact []byte, lineLength int) ([]byte, error) {
 	var doc yaml.Node
 	if err := yaml.Unmarshal(compact, &doc); err != nil {
 		return nil, err
 	}
-	layOut(&doc)
+	layOut(&doc, lineLength)
 	out := bytes.NewBufferString(header)
 	enc := yaml.NewEncoder(out)
 	enc.SetIndent(2)
@@ -87,20 +92,20 @@ func toYAML(compact []byte) ([]byte, error) {
 
 // layOut puts short branches on one line each, all others on lines of their
 // own, and returns how long the branch would be on one line.
-func layOut(n *yaml.Node) int {
+func layOut(n *yaml.Node, lineLength int) int {
+	n.Style = 0
 	if n.Kind == yaml.ScalarNode {
-		n.Style = 0
-		if n.Tag == "!!str" && bytes.ContainsRune([]byte(n.Value), '\n') {
+		if strings.Contains(n.Value, "\n") {
 			n.Style = yaml.LiteralStyle
+			return lineLength + 1
 		}
 		return len(n.Value) + 2
 	}
-	n.Style = 0
 	width := 2
 	for _, child := range n.Content {
-		width += layOut(child) + 2
+		width += layOut(child, lineLength) + 2
 	}
-	if n.Kind != yaml.DocumentNode && width <= oneLine {
+	if n.Kind != yaml.DocumentNode && width <= lineLength {
 		n.Style = yaml.FlowStyle
 	}
 	return width

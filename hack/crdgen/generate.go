@@ -23,25 +23,27 @@ func generate(patterns []string) ([]apiextensionsv1.CustomResourceDefinition, er
 	if err != nil {
 		return nil, err
 	}
-	parser, err := newParser(roots)
-	if err != nil {
-		return nil, err
-	}
 	metav1 := crd.FindMetav1(roots)
 	if metav1 == nil {
 		return nil, errors.New("no package imports k8s.io/apimachinery/pkg/apis/meta/v1, so there is no kind to generate")
 	}
-	kinds := ours(parser, roots, crd.FindKubeKinds(parser, metav1))
-	for _, k := range kinds {
-		for pkg, gv := range parser.GroupVersions {
-			if ident := (crd.TypeIdent{Package: pkg, Name: k.Kind}); gv.Group == k.Group && parser.Types[ident] != nil {
-				parser.NeedSchemaFor(ident)
-			}
-		}
+	full, err := newParser(roots)
+	if err != nil {
+		return nil, err
 	}
-	lighten(parser)
+	kinds := ours(full, roots, crd.FindKubeKinds(full, metav1))
+	light, err := newParser(roots)
+	if err != nil {
+		return nil, err
+	}
+	needSchemas(light, kinds)
+	lighten(light)
 	out := make([]apiextensionsv1.CustomResourceDefinition, 0, len(kinds))
 	for _, k := range kinds {
+		parser := full
+		if lightKinds[k.Kind] {
+			parser = light
+		}
 		parser.NeedCRDFor(k, nil)
 		def := parser.CustomResourceDefinitions[k]
 		finish(&def)
@@ -51,6 +53,18 @@ func generate(patterns []string) ([]apiextensionsv1.CustomResourceDefinition, er
 		return nil, errors.New("the API packages have errors, listed above")
 	}
 	return out, nil
+}
+
+// needSchemas makes the parser build the schemata of the kinds and of everything
+// they refer to, without flattening them yet.
+func needSchemas(parser *crd.Parser, kinds []schema.GroupKind) {
+	for _, k := range kinds {
+		for pkg, gv := range parser.GroupVersions {
+			if ident := (crd.TypeIdent{Package: pkg, Name: k.Kind}); gv.Group == k.Group && parser.Types[ident] != nil {
+				parser.NeedSchemaFor(ident)
+			}
+		}
+	}
 }
 
 func newParser(roots []*loader.Package) (*crd.Parser, error) {
@@ -93,8 +107,8 @@ func ours(parser *crd.Parser, roots []*loader.Package, kinds []schema.GroupKind)
 func finish(def *apiextensionsv1.CustomResourceDefinition) {
 	crd.FixTopLevelMetadata(*def)
 	def.Status = apiextensionsv1.CustomResourceDefinitionStatus{}
-	for i := range def.Spec.Versions {
-		relax(def.Spec.Names.Kind, def.Spec.Versions[i].Schema.OpenAPIV3Schema)
+	for _, version := range def.Spec.Versions {
+		amend(def.Spec.Group, def.Spec.Names.Kind, version.Schema.OpenAPIV3Schema)
 	}
 	if len(def.Spec.Versions) > 1 {
 		def.Spec.Conversion = conversion()

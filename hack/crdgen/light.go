@@ -11,6 +11,15 @@ import (
 	"sigs.k8s.io/controller-tools/pkg/loader"
 )
 
+// lightKinds are the kinds that hold so many pod templates that their definition
+// would not fit otherwise. All others are written out, so that the API server
+// itself knows every field of theirs.
+var lightKinds = map[string]bool{
+	"InferenceService":          true,
+	"LLMInferenceService":       true,
+	"LLMInferenceServiceConfig": true,
+}
+
 // lightFields are the properties whose inside is Kubernetes' own API. When such
 // a property refers to a type of k8s.io/api it is written without its inside;
 // admission decodes it strictly instead, so nothing in it goes unchecked.
