@@ -1,0 +1,43 @@
+# syntax=docker/dockerfile:1
+
+# For those who have a container engine; `make image` needs none and lays the image out in the same way.
+# Build from the root of the repository:
+#
+#   docker build --build-arg VERSION=v0.1.0 --tag modelplane:v0.1.0 .
+
+FROM --platform=$BUILDPLATFORM golang:1.26 AS build
+ARG TARGETOS TARGETARCH
+ARG VERSION=unknown COMMIT=unknown DATE=unknown
+WORKDIR /src
+COPY go.mod go.sum ./
+RUN --mount=type=cache,target=/go/pkg/mod go mod download
+COPY api api
+COPY charts charts
+COPY cmd cmd
+COPY internal internal
+RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache/go-build \
+    CGO_ENABLED=0 GOOS=$TARGETOS GOARCH=$TARGETARCH go build -trimpath -buildvcs=false \
+    -ldflags "-s -w -buildid= \
+      -X github.com/modelplane/modelplane/internal/version.version=$VERSION \
+      -X github.com/modelplane/modelplane/internal/version.commit=$COMMIT \
+      -X github.com/modelplane/modelplane/internal/version.date=$DATE" \
+    -o /out/modelplane ./cmd/modelplane \
+ && chmod 0555 /out/modelplane \
+ && mkdir -p /out/etc/ssl/certs \
+ && cp /etc/ssl/certs/ca-certificates.crt /out/etc/ssl/certs/ \
+ && printf 'root:x:0:0:root:/:/sbin/nologin\nnonroot:x:65532:65532:nonroot:/:/sbin/nologin\n' > /out/etc/passwd \
+ && printf 'root:x:0:\nnonroot:x:65532:\n' > /out/etc/group
+
+FROM scratch
+COPY --from=build /out/ /
+ARG VERSION=unknown COMMIT=unknown
+LABEL org.opencontainers.image.title="modelplane" \
+      org.opencontainers.image.description="One control plane for models on Kubernetes" \
+      org.opencontainers.image.version="$VERSION" \
+      org.opencontainers.image.revision="$COMMIT" \
+      org.opencontainers.image.source="https://github.com/modelplane/modelplane" \
+      org.opencontainers.image.licenses="Apache-2.0"
+ENV PATH=/
+WORKDIR /
+USER 65532:65532
+ENTRYPOINT ["/modelplane"]

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"time"
+)
+
+const (
+	binaryPackage  = "./cmd/modelplane"
+	versionPackage = "github.com/modelplane/modelplane/internal/version"
+)
+
+// compile builds the static binary for a platform. The toolchain's own stamp of the repository is left out, because it
+// would differ between a clone and an unpacked archive of the same sources.
+func compile(o options, p platform, into string) error {
+	date := "unknown"
+	if !o.date.IsZero() {
+		date = o.date.Format(time.RFC3339)
+	}
+	ldflags := fmt.Sprintf("-s -w -buildid= -X %[1]s.version=%[2]s -X %[1]s.commit=%[3]s -X %[1]s.date=%[4]s",
+		versionPackage, o.version, o.commit, date)
+	cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags", ldflags, "-o", into, binaryPackage)
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+p.os, "GOARCH="+p.arch)
+	cmd.Stderr = os.Stderr
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("build %s for %s: %w", binaryPackage, p, err)
+	}
+	return nil
+}
+
+// gitCommit is "unknown" outside a repository. A work tree with changes is not what the commit says.
+func gitCommit() string {
+	commit, err := git("rev-parse", "HEAD")
+	if err != nil {
+		return "unknown"
+	}
+	if changes, err := git("status", "--porcelain"); err != nil || changes != "" {
+		commit += "-modified"
+	}
+	return commit
+}
+
+// sourceDate is when the sources were last changed: as the environment says, or else the commit.
+func sourceDate(epoch, commit string) (time.Time, error) {
+	if epoch == "" {
+		found, err := git("show", "--no-patch", "--format=%ct", strings.TrimSuffix(commit, "-modified"))
+		if err != nil {
+			return time.Time{}, nil
+		}
+		epoch = found
+	}
+	seconds, err := strconv.ParseInt(epoch, 10, 64)
+	if err != nil {
+		return time.Time{}, fmt.Errorf("SOURCE_DATE_EPOCH %q is not a number of seconds", epoch)
+	}
+	return time.Unix(seconds, 0).UTC(), nil
+}
+
+func git(args ...string) (string, error) {
+	out, err := exec.Command("git", args...).Output()
+	return strings.TrimSpace(string(out)), err
+}

@@ -1,0 +1,298 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"archive/tar"
+	"bytes"
+	"encoding/json"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/layout"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/validate"
+)
+
+// commands run in the root of the repository, as people call them.
+func TestMain(m *testing.M) {
+	if err := os.Chdir("../.."); err != nil {
+		panic(err)
+	}
+	os.Exit(m.Run())
+}
+
+// TestImage builds the real thing twice.
+func TestImage(t *testing.T) {
+	t.Setenv("SOURCE_DATE_EPOCH", "1700000000")
+	first, second := build(t), build(t)
+	if !bytes.Equal(first, second) {
+		t.Error("the same sources gave two different archives")
+	}
+	image, platform := only(t, unpack(t, first))
+	if want := (v1.Platform{OS: "linux", Architecture: runtime.GOARCH}); !platform.Equals(want) {
+		t.Errorf("platform %s, want %s", platform, want)
+	}
+	checkConfig(t, image)
+	contents := filesOf(t, image)
+	checkFiles(t, contents)
+	checkBinary(t, contents["modelplane"].content)
+}
+
+func build(t *testing.T) []byte {
+	t.Helper()
+	out := t.TempDir()
+	var report strings.Builder
+	args := []string{"--version", "v1.2.3+test", "--commit", "0123456789abcdef", "--out", out}
+	if err := command(args, &report); err != nil {
+		t.Fatal(err)
+	}
+	t.Log(report.String())
+	raw, err := os.ReadFile(filepath.Join(out, "modelplane-v1.2.3_test.oci.tar"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return raw
+}
+
+// unpack returns the image layout in the archive as its own index.
+func unpack(t *testing.T, archive []byte) v1.ImageIndex {
+	t.Helper()
+	dir := t.TempDir()
+	for name, f := range untar(t, bytes.NewReader(archive)) {
+		path := filepath.Join(dir, name)
+		if f.header.Typeflag == tar.TypeDir {
+			if err := os.MkdirAll(path, 0o755); err != nil {
+				t.Fatal(err)
+			}
+			continue
+		}
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, f.content, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	index, err := layout.ImageIndexFromPath(dir)
+	if err != nil {
+		t.Fatalf("the archive is not an OCI image layout: %v", err)
+	}
+	if err := validate.Index(index); err != nil {
+		t.Fatalf("the image layout contradicts itself: %v", err)
+	}
+	return index
+}
+
+// only returns the image of a layout with one, and checks what it is called.
+func only(t *testing.T, index v1.ImageIndex) (v1.Image, v1.Platform) {
+	t.Helper()
+	manifest, err := index.IndexManifest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(manifest.Manifests) != 1 {
+		t.Fatalf("%d images in the layout, want 1", len(manifest.Manifests))
+	}
+	descriptor := manifest.Manifests[0]
+	want := map[string]string{
+		"org.opencontainers.image.ref.name": "v1.2.3_test", "io.containerd.image.name": "modelplane:v1.2.3_test",
+	}
+	if diff := cmp.Diff(want, descriptor.Annotations); diff != "" {
+		t.Errorf("names (-want +got):\n%s", diff)
+	}
+	image, err := index.Image(descriptor.Digest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return image, *descriptor.Platform
+}
+
+func checkConfig(t *testing.T, image v1.Image) {
+	t.Helper()
+	file, err := image.ConfigFile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := v1.Config{
+		Entrypoint: []string{"/modelplane"},
+		User:       "65532:65532",
+		WorkingDir: "/",
+		Env:        []string{"PATH=/"},
+		Labels: map[string]string{
+			"org.opencontainers.image.title":       "modelplane",
+			"org.opencontainers.image.description": "One control plane for models on Kubernetes",
+			"org.opencontainers.image.version":     "v1.2.3+test",
+			"org.opencontainers.image.revision":    "0123456789abcdef",
+			"org.opencontainers.image.created":     "2023-11-14T22:13:20Z",
+			"org.opencontainers.image.source":      "https://github.com/modelplane/modelplane",
+			"org.opencontainers.image.licenses":    "Apache-2.0",
+		},
+	}
+	if diff := cmp.Diff(want, file.Config); diff != "" {
+		t.Errorf("configuration (-want +got):\n%s", diff)
+	}
+	if layers, err := image.Layers(); err != nil || len(layers) != 1 {
+		t.Errorf("%d layers (%v), want 1", len(layers), err)
+	}
+}
+
+func checkFiles(t *testing.T, contents map[string]entry) {
+	t.Helper()
+	for name, mode := range map[string]int64{"modelplane": 0o555, "etc/passwd": 0o444, "etc/group": 0o444} {
+		got, ok := contents[name]
+		if !ok {
+			t.Errorf("%s is missing", name)
+			continue
+		}
+		if got.header.Mode != mode || got.header.Uid != 0 {
+			t.Errorf("%s: mode %o owner %d, want %o and 0", name, got.header.Mode, got.header.Uid, mode)
+		}
+		if got.header.ModTime.Unix() != 0 {
+			t.Errorf("%s carries the time %s", name, got.header.ModTime)
+		}
+	}
+	if passwd := string(contents["etc/passwd"].content); !strings.Contains(passwd, "\nnonroot:x:65532:65532:") {
+		t.Errorf("no user 65532 in etc/passwd:\n%s", passwd)
+	}
+	_, err := os.Stat("/" + rootsPath)
+	if _, ok := contents[rootsPath]; ok != (err == nil) {
+		t.Errorf("certificate authorities in the image: %t, on this machine: %t", ok, err == nil)
+	}
+}
+
+// checkBinary runs the binary as a container runtime would.
+func checkBinary(t *testing.T, content []byte) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "modelplane")
+	if err := os.WriteFile(path, content, 0o555); err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.Command(path, "version", "--output", "json").Output()
+	if err != nil {
+		t.Fatalf("the binary of the image does not run: %v", err)
+	}
+	got := map[string]string{}
+	if err := json.Unmarshal(out, &got); err != nil {
+		t.Fatalf("%s: %v", out, err)
+	}
+	want := map[string]string{
+		"version": "v1.2.3+test", "commit": "0123456789abcdef", "date": "2023-11-14T22:13:20Z",
+		"goVersion": runtime.Version(), "platform": "linux/" + runtime.GOARCH,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("version (-want +got):\n%s", diff)
+	}
+}
+
+type entry struct {
+	header  *tar.Header
+	content []byte
+}
+
+func untar(t *testing.T, from io.Reader) map[string]entry {
+	t.Helper()
+	out := map[string]entry{}
+	reader := tar.NewReader(from)
+	for {
+		header, err := reader.Next()
+		if err == io.EOF {
+			return out
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		content, err := io.ReadAll(reader)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out[header.Name] = entry{header, content}
+	}
+}
+
+func filesOf(t *testing.T, image v1.Image) map[string]entry {
+	t.Helper()
+	flat := mutate.Extract(image)
+	defer func() { _ = flat.Close() }()
+	return untar(t, flat)
+}
+
+// TestSeveralPlatforms looks at the layout alone; compiling for other machines is Go's.
+func TestSeveralPlatforms(t *testing.T) {
+	platforms, err := parsePlatforms("linux/amd64,linux/arm64,linux/amd64")
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := options{name: "registry.example/team/modelplane", version: "v1.2.3", platforms: platforms}
+	dir := t.TempDir()
+	var images []v1.Image
+	for _, p := range platforms {
+		layer, err := layerOf([]file{{name: "modelplane", mode: 0o555, content: []byte(p.arch)}}, filepath.Join(dir, p.arch))
+		if err != nil {
+			t.Fatal(err)
+		}
+		image, err := assemble(o, p, layer)
+		if err != nil {
+			t.Fatal(err)
+		}
+		images = append(images, image)
+	}
+	digest, err := writeLayout(o, images, filepath.Join(dir, "layout"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := pack(filepath.Join(dir, "layout"), filepath.Join(dir, "archive")); err != nil {
+		t.Fatal(err)
+	}
+	raw, err := os.ReadFile(filepath.Join(dir, "archive"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	inner, err := unpack(t, raw).ImageIndex(digest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	manifest, err := inner.IndexManifest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, m := range manifest.Manifests {
+		image, err := inner.Image(m.Digest)
+		if err != nil {
+			t.Fatal(err)
+		}
+		config, err := image.ConfigFile()
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, m.Platform.String()+" "+config.Architecture+" "+string(filesOf(t, image)["modelplane"].content))
+	}
+	want := []string{"linux/amd64 amd64 amd64", "linux/arm64 arm64 arm64"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("platforms (-want +got):\n%s", diff)
+	}
+}
+
+func TestWrongCalls(t *testing.T) {
+	for _, c := range []struct{ args, want string }{
+		{"--platforms windows/amd64", `"windows/amd64" is not supported`},
+		{"--platforms linux", `"linux" is not supported`},
+		{"extra", `"extra" is not expected`},
+	} {
+		if err := command(strings.Fields(c.args), io.Discard); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %s", c.args, err, c.want)
+		}
+	}
+	t.Setenv("SOURCE_DATE_EPOCH", "yesterday")
+	if err := command(nil, io.Discard); err == nil || !strings.Contains(err.Error(), "SOURCE_DATE_EPOCH") {
+		t.Errorf("a wrong SOURCE_DATE_EPOCH: %v", err)
+	}
+}

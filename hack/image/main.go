@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Command image builds the container image and writes it as an OCI archive, without any container engine. The same
+// sources, toolchain and flags give the same bytes: nothing in the image depends on when or where it was built.
+//
+//	go run ./hack/image                                      for this machine's architecture
+//	go run ./hack/image --platforms linux/amd64,linux/arm64  for several
+//
+// It knows how the image is laid out and nothing of what the binary does.
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"time"
+
+	"sigs.k8s.io/yaml"
+)
+
+func main() {
+	if err := command(os.Args[1:], os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, "image:", err)
+		os.Exit(1)
+	}
+}
+
+// options is everything that the bytes of the image follow from, besides the sources and the toolchain.
+type options struct {
+	name      string
+	version   string
+	commit    string
+	date      time.Time // of the commit; zero when it is unknown
+	platforms []platform
+	roots     string // file with the certificate authorities to trust; empty: none
+	out       string
+}
+
+func command(args []string, stdout io.Writer) error {
+	o, err := parse(args)
+	if err != nil {
+		return err
+	}
+	made, err := write(o)
+	if err != nil {
+		return err
+	}
+	for _, m := range made.images {
+		fmt.Fprintf(stdout, "%s  %s  %s compressed\n", m.platform, m.digest, megabytes(m.size))
+	}
+	fmt.Fprintf(stdout, "%s  %s  %s  %s\n", made.path, o.reference(), made.digest, megabytes(made.size))
+	return nil
+}
+
+func parse(args []string) (options, error) {
+	var o options
+	var platforms string
+	flags := flag.NewFlagSet("image", flag.ContinueOnError)
+	flags.StringVar(&o.name, "name", "modelplane", "name of the image, with a registry when it will live in one")
+	flags.StringVar(&o.version, "version", "", "version and tag (default: v and the chart's appVersion)")
+	flags.StringVar(&o.commit, "commit", "", "commit it is built from (default: asked of git)")
+	flags.StringVar(&platforms, "platforms", "linux/"+runtime.GOARCH, "platforms to build for, separated by commas")
+	flags.StringVar(&o.roots, "ca-certificates", "/etc/ssl/certs/ca-certificates.crt", "authorities that the image trusts; left out when the file does not exist")
+	flags.StringVar(&o.out, "out", "dist", "directory to write to")
+	if err := flags.Parse(args); err != nil {
+		return o, err
+	}
+	if flags.NArg() > 0 {
+		return o, fmt.Errorf("%q is not expected", flags.Arg(0))
+	}
+	var err error
+	if o.platforms, err = parsePlatforms(platforms); err != nil {
+		return o, err
+	}
+	if o.version == "" {
+		if o.version, err = chartVersion("charts/modelplane/Chart.yaml"); err != nil {
+			return o, err
+		}
+	}
+	if o.commit == "" {
+		o.commit = gitCommit()
+	}
+	o.date, err = sourceDate(os.Getenv("SOURCE_DATE_EPOCH"), o.commit)
+	return o, err
+}
+
+// reference is what a pod would ask for. A tag has no room for the plus sign of a version.
+func (o options) reference() string { return o.name + ":" + o.tag() }
+
+func (o options) tag() string { return strings.ReplaceAll(o.version, "+", "_") }
+
+func (o options) archive() string {
+	return filepath.Join(o.out, fmt.Sprintf("%s-%s.oci.tar", filepath.Base(o.name), o.tag()))
+}
+
+// platform is an operating system and an architecture, as Go names them.
+type platform struct{ os, arch string }
+
+func (p platform) String() string { return p.os + "/" + p.arch }
+
+var known = []platform{{"linux", "amd64"}, {"linux", "arm64"}}
+
+func parsePlatforms(list string) ([]platform, error) {
+	var out []platform
+	seen := map[platform]bool{}
+	for _, word := range strings.Split(list, ",") {
+		system, arch, _ := strings.Cut(strings.TrimSpace(word), "/")
+		p := platform{system, arch}
+		if !supported(p) {
+			return nil, fmt.Errorf("--platforms: %q is not supported; choose from linux/amd64 and linux/arm64", word)
+		}
+		if !seen[p] {
+			out = append(out, p)
+		}
+		seen[p] = true
+	}
+	return out, nil
+}
+
+func supported(p platform) bool {
+	for _, k := range known {
+		if k == p {
+			return true
+		}
+	}
+	return false
+}
+
+// chartVersion makes the chart the one place where the version is written down.
+func chartVersion(path string) (string, error) {
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		return "", err
+	}
+	var chart struct {
+		AppVersion string `json:"appVersion"`
+	}
+	if err := yaml.Unmarshal(raw, &chart); err != nil {
+		return "", fmt.Errorf("%s: %w", path, err)
+	}
+	if chart.AppVersion == "" {
+		return "", errors.New(path + " has no appVersion")
+	}
+	return "v" + chart.AppVersion, nil
+}
+
+func megabytes(n int64) string { return fmt.Sprintf("%.1f MB", float64(n)/1e6) }
