@@ -62,7 +62,7 @@ test: ## Run every test that needs no node, against a real API server
 	echo "==> tests"; \
 	$(GO) test -p $(TESTJOBS) -timeout 20m $(TESTFLAGS) ./...; \
 	echo "==> tests of the local control plane"; \
-	(cd local && $(GO) test -p $(TESTJOBS) -timeout 20m $(TESTFLAGS) ./...)
+	(cd local && $(GO) test -ldflags '-s -w' -p $(TESTJOBS) -timeout 20m $(TESTFLAGS) ./...)
 
 .PHONY: e2e
 e2e: build ## Bring everything up, use it, break it, take it down
