@@ -137,7 +137,7 @@ func TestCheckFindsEveryDifference(t *testing.T) {
 		t.Fatal(err)
 	}
 	err = run(dir, true, sample, io.Discard)
-	for _, want := range []string{"widgets.yaml is out of date", "kustomization.yaml is missing", "go run ./hack/crdgen"} {
+	for _, want := range []string{"widgets.yaml is out of date", "Kustomization is missing", "go run ./hack/crdgen"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("want an error with %q, have %v", want, err)
 		}

@@ -93,7 +93,9 @@ func missing(present []string, files map[string][]byte) []string {
 	return out
 }
 
-const kustomization = "kustomization.yaml"
+// kustomization is the form of the name that has no suffix, because
+// `kubectl apply -f` takes every file that ends in .yaml for an object.
+const kustomization = "Kustomization"
 
 // kustomizationFor makes the directory usable as a kustomize base.
 func kustomizationFor(present, stale []string, files map[string][]byte) []byte {
