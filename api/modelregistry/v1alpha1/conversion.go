@@ -149,7 +149,7 @@ func keepFor(spec *v1beta1.ModelRegistrySpec) keptBeta {
 
 // grpcIsDefault tells whether grpc holds no more than the API server fills in for an empty one.
 func grpcIsDefault(grpc *v1beta1.Grpc) bool {
-	return grpc == nil || (grpc.Image == "" && grpc.Resources == nil && (grpc.Port == nil || *grpc.Port == 9090))
+	return grpc == nil || (grpc.Image == "" && grpc.Resources == nil && (grpc.Port == nil || *grpc.Port == defaultGrpcPort))
 }
 
 // take removes an annotation and returns what it holds: nothing when it is absent or cannot be read.

@@ -4,6 +4,10 @@ package v1alpha1
 
 import "github.com/modelplane/modelplane/api/modelregistry/v1beta1"
 
+// defaultGrpcPort is what the API server fills in for v1alpha1. An absent grpc is shown with it, because otherwise
+// writing back what was shown would count as a change.
+const defaultGrpcPort int32 = 9090
+
 // specToBeta converts what both versions can say, except for the proxy.
 func specToBeta(src *ModelRegistrySpec) v1beta1.ModelRegistrySpec {
 	return v1beta1.ModelRegistrySpec{
@@ -35,6 +39,8 @@ func specFromBeta(src *v1beta1.ModelRegistrySpec) ModelRegistrySpec {
 	}
 	if src.Grpc != nil {
 		dst.Grpc = Grpc(*src.Grpc)
+	} else {
+		dst.Grpc.Port = new(defaultGrpcPort)
 	}
 	if dst.OAuthProxy == nil {
 		dst.OAuthProxy = oauthFromBeta((*v1beta1.OAuthProxy)(src.KubeRBACProxy))

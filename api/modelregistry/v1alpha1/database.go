@@ -71,7 +71,7 @@ type Postgres struct {
 	// Leave the creation of the database to somebody else.
 	// +optional
 	// +kubebuilder:default=false
-	SkipDBCreation bool `json:"skipDBCreation,omitempty"`
+	SkipDBCreation *bool `json:"skipDBCreation,omitempty"`
 
 	// How the connection is protected.
 	// +optional
@@ -127,7 +127,7 @@ type MySQL struct {
 	// Leave the creation of the database to somebody else.
 	// +optional
 	// +kubebuilder:default=false
-	SkipDBCreation bool `json:"skipDBCreation,omitempty"`
+	SkipDBCreation *bool `json:"skipDBCreation,omitempty"`
 
 	// Certificate of the client.
 	// +optional

@@ -300,6 +300,11 @@ func (in *MySQL) DeepCopyInto(out *MySQL) {
 		*out = new(SecretKey)
 		**out = **in
 	}
+	if in.SkipDBCreation != nil {
+		in, out := &in.SkipDBCreation, &out.SkipDBCreation
+		*out = new(bool)
+		**out = **in
+	}
 	if in.SSLCertificateSecret != nil {
 		in, out := &in.SSLCertificateSecret, &out.SSLCertificateSecret
 		*out = new(SecretKey)
@@ -398,6 +403,11 @@ func (in *Postgres) DeepCopyInto(out *Postgres) {
 	if in.PasswordSecret != nil {
 		in, out := &in.PasswordSecret, &out.PasswordSecret
 		*out = new(SecretKey)
+		**out = **in
+	}
+	if in.SkipDBCreation != nil {
+		in, out := &in.SkipDBCreation, &out.SkipDBCreation
+		*out = new(bool)
 		**out = **in
 	}
 	if in.SSLCertificateSecret != nil {

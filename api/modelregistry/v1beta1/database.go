@@ -83,7 +83,7 @@ type Postgres struct {
 	// Leave the creation of the database to somebody else.
 	// +optional
 	// +kubebuilder:default=false
-	SkipDBCreation bool `json:"skipDBCreation,omitempty"`
+	SkipDBCreation *bool `json:"skipDBCreation,omitempty"`
 
 	// How the connection is protected.
 	// +optional
@@ -139,7 +139,7 @@ type MySQL struct {
 	// Leave the creation of the database to somebody else.
 	// +optional
 	// +kubebuilder:default=false
-	SkipDBCreation bool `json:"skipDBCreation,omitempty"`
+	SkipDBCreation *bool `json:"skipDBCreation,omitempty"`
 
 	// Certificate of the client.
 	// +optional
