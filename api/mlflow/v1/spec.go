@@ -123,7 +123,7 @@ type MLflowSpec struct {
 
 	// Environment of the server and of trace archival.
 	// +optional
-	Env EnvVars `json:"env,omitempty"`
+	Env []corev1.EnvVar `json:"env,omitempty"`
 
 	// Environment of the server, trace archival and garbage collection, from Secrets and ConfigMaps.
 	// +optional
@@ -161,7 +161,9 @@ type MLflowSpec struct {
 
 	// Devices that the server's pods claim.
 	// +optional
-	ResourceClaims ResourceClaims `json:"resourceClaims,omitempty"`
+	// +listType=map
+	// +listMapKey=name
+	ResourceClaims []corev1.PodResourceClaim `json:"resourceClaims,omitempty"`
 
 	// ConfigMap with certificates that the server trusts.
 	// +optional
@@ -185,16 +187,6 @@ type MLflowSpec struct {
 	// +optional
 	TraceArchival *TraceArchival `json:"traceArchival,omitempty"`
 }
-
-// EnvVars has a name of its own because the rules of MLflowSpec read the entries: lists that come straight from
-// Kubernetes lose their inside when the definition is generated.
-type EnvVars []corev1.EnvVar
-
-// ResourceClaims has a name of its own for the same reason.
-//
-// +listType=map
-// +listMapKey=name
-type ResourceClaims []corev1.PodResourceClaim
 
 // Image is a container image and when it is pulled.
 type Image struct {
