@@ -3,6 +3,7 @@
 package testkit
 
 import (
+	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -10,12 +11,15 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 )
 
 // startTimeout is generous because several test binaries may start their servers
@@ -43,8 +47,15 @@ var shared struct {
 }
 
 // Main runs the tests of a package and ends its API server afterwards. It does
-// not return. Call it from TestMain.
+// not return. Call it from TestMain. The log of controller-runtime is shown with
+// `go test -v` only.
 func Main(m *testing.M) {
+	flag.Parse()
+	logger := logr.Discard()
+	if testing.Verbose() {
+		logger = zap.New(zap.UseDevMode(true))
+	}
+	log.SetLogger(logger)
 	code := m.Run()
 	stopShared()
 	os.Exit(code)

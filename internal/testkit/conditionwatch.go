@@ -34,6 +34,8 @@ type ConditionWatcher struct {
 	lives map[string]*life
 	lies  []string
 	seen  int
+	// broken is the last word of a watch that broke off.
+	broken error
 }
 
 // life is what is remembered of one object.
@@ -93,19 +95,15 @@ func (w *ConditionWatcher) follow() {
 		obj, ok := event.Object.(*unstructured.Unstructured)
 		switch {
 		case event.Type == watch.Error:
-			w.note(fmt.Sprintf("the watch on conditions broke: %v", apierrors.FromObject(event.Object)))
+			w.mu.Lock()
+			w.broken = apierrors.FromObject(event.Object)
+			w.mu.Unlock()
 		case ok && event.Type == watch.Deleted:
 			w.forget(obj)
 		case ok:
 			w.look(obj)
 		}
 	}
-}
-
-func (w *ConditionWatcher) note(lies ...string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.lies = append(w.lies, lies...)
 }
 
 func (w *ConditionWatcher) forget(obj *unstructured.Unstructured) {
@@ -218,13 +216,14 @@ func (w *ConditionWatcher) Lies() []string {
 func (w *ConditionWatcher) Stop(t testing.TB) {
 	t.Helper()
 	w.stop.Do(func() {
-		if err := w.catchUp(); err != nil {
-			w.note(fmt.Sprintf("the watch on conditions did not see everything: %v", err))
-		}
+		unseen := w.catchUp()
 		w.watch.Stop()
 		<-w.ended
 		w.mu.Lock()
 		defer w.mu.Unlock()
+		if unseen != nil {
+			w.lies = append(w.lies, fmt.Sprintf("the watch on conditions did not see everything: %v", unseen))
+		}
 		for _, life := range w.lives {
 			if !life.gone {
 				w.lies = append(w.lies, w.linter.stale(life.last)...)
@@ -249,7 +248,9 @@ func (w *ConditionWatcher) catchUp() error {
 	err = poll(ctx, func() (bool, error) {
 		select {
 		case <-w.ended:
-			return false, errors.New("it ended early")
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			return false, errors.Join(errors.New("it ended early"), w.broken)
 		default:
 		}
 		missing = w.behind(list.Items)

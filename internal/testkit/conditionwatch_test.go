@@ -141,3 +141,16 @@ func TestConditionWatcherSurvivesTheEndOfItsKind(t *testing.T) {
 		t.Errorf("complaints = %q", complaints)
 	}
 }
+
+// TestConditionWatcherThatMissedSomethingSaysSo: silence must not pass for truth.
+func TestConditionWatcherThatMissedSomethingSaysSo(t *testing.T) {
+	cluster, namespace := widgets(t)
+	mustFail(t, "did not see everything", func(t testing.TB) {
+		watcher := cluster.WatchConditions(t, widgetKind, namespace)
+		watcher.watch.Stop()
+		<-watcher.ended
+		if err := cluster.Client().Create(context.Background(), widget(namespace, "unseen")); err != nil {
+			t.Error(err)
+		}
+	})
+}
