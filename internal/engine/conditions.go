@@ -9,12 +9,9 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-)
 
-// condition is the part that metav1.Condition and Knative's condition share.
-type condition struct {
-	Type, Status, Reason, Message string
-}
+	"github.com/modelplane/modelplane/internal/kube"
+)
 
 func rawConditions(status map[string]any) []map[string]any {
 	list, _ := status["conditions"].([]any)
@@ -27,23 +24,18 @@ func rawConditions(status map[string]any) []map[string]any {
 	return out
 }
 
-func conditionsOf(status map[string]any) []condition {
+// conditionsOf reads the part that metav1.Condition and Knative's condition share.
+func conditionsOf(status map[string]any) kube.Conditions {
 	raw := rawConditions(status)
-	out := make([]condition, 0, len(raw))
+	out := make(kube.Conditions, 0, len(raw))
 	for _, c := range raw {
 		text := func(k string) string { s, _ := c[k].(string); return s }
-		out = append(out, condition{Type: text("type"), Status: text("status"), Reason: text("reason"), Message: text("message")})
+		out = append(out, kube.Condition{
+			Type: text("type"), Status: metav1.ConditionStatus(text("status")), Reason: text("reason"),
+			Message: text("message"), Severity: text("severity"),
+		})
 	}
 	return out
-}
-
-func find(conditions []condition, typ string) condition {
-	for _, c := range conditions {
-		if c.Type == typ {
-			return c
-		}
-	}
-	return condition{}
 }
 
 // setCondition adds or overwrites one condition in an encoded status.

@@ -49,6 +49,8 @@ type Controller interface {
 	Object() client.Object
 	// Finalizes tells whether objects may get a finalizer.
 	Finalizes() bool
+	// Decide runs Observe and Plan without a cluster.
+	Decide(ctx context.Context, obj client.Object, world *World) (Decision, error)
 
 	setup(ctx context.Context, e *Engine) error
 }

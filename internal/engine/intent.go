@@ -56,16 +56,10 @@ func (o owner) ref() string {
 // newIntent turns a planned child into what is sent. It fails when the child
 // is not well-formed, which is a mistake of the plan.
 func newIntent(scheme *runtime.Scheme, o owner, c Child) (*intent, error) {
-	gvk, err := apiutil.GVKForObject(c.Object, scheme)
+	body, gvk, err := bodyOf(scheme, c.Object)
 	if err != nil {
-		return nil, fmt.Errorf("the plan names a child of an unknown kind: %w", err)
+		return nil, err
 	}
-	body, err := runtime.DefaultUnstructuredConverter.ToUnstructured(c.Object)
-	if err != nil {
-		return nil, fmt.Errorf("encode %s %s: %w", gvk.Kind, c.Object.GetName(), err)
-	}
-	delete(body, "status")
-	dropNulls(body)
 	u := &unstructured.Unstructured{Object: body}
 	u.SetGroupVersionKind(gvk)
 	if u.GetName() == "" {
@@ -75,6 +69,24 @@ func newIntent(scheme *runtime.Scheme, o owner, c Child) (*intent, error) {
 	in.key = childKey{gvk: gvk, NamespacedName: types.NamespacedName{Namespace: u.GetNamespace(), Name: u.GetName()}}
 	in.mark(o)
 	return in, in.seal()
+}
+
+// bodyOf encodes the fields that a plan set, and no others.
+func bodyOf(scheme *runtime.Scheme, obj client.Object) (map[string]any, schema.GroupVersionKind, error) {
+	gvk, err := apiutil.GVKForObject(obj, scheme)
+	if err != nil {
+		return nil, gvk, fmt.Errorf("the plan names a child of an unknown kind: %w", err)
+	}
+	if u, ok := obj.(*unstructured.Unstructured); ok {
+		obj = u.DeepCopy() // encoding it would share its maps
+	}
+	body, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
+	if err != nil {
+		return nil, gvk, fmt.Errorf("encode %s %s: %w", gvk.Kind, obj.GetName(), err)
+	}
+	delete(body, "status")
+	dropNulls(body)
+	return body, gvk, nil
 }
 
 // mark ties the child to its owner.
@@ -121,6 +133,10 @@ func (in *intent) seal() error {
 	return nil
 }
 
+// noise are structs that typed objects encode as {} when nobody set them. For
+// most other fields {} means something (emptyDir: {}).
+var noise = map[string]bool{"resources": true, "strategy": true, "updateStrategy": true, "status": true}
+
 // dropNulls removes what typed objects encode although nobody set it: an
 // applied null would claim the field.
 func dropNulls(m map[string]any) {
@@ -130,6 +146,9 @@ func dropNulls(m map[string]any) {
 			delete(m, k)
 		case map[string]any:
 			dropNulls(v)
+			if len(v) == 0 && noise[k] {
+				delete(m, k)
+			}
 		case []any:
 			for _, e := range v {
 				if em, ok := e.(map[string]any); ok {

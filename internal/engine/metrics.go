@@ -10,6 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"github.com/modelplane/modelplane/internal/kube"
 )
 
 // Every kind has these without asking for them.
@@ -79,7 +81,7 @@ func (m *objectMetrics) changed(who types.NamespacedName, generation int64, crea
 	}
 }
 
-func (m *objectMetrics) observe(who types.NamespacedName, conditions []condition, ready bool, now time.Time) {
+func (m *objectMetrics) observe(who types.NamespacedName, conditions kube.Conditions, ready bool, now time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	s := m.seen[who]
@@ -88,7 +90,7 @@ func (m *objectMetrics) observe(who types.NamespacedName, conditions []condition
 	}
 	next := make(map[[2]string]struct{}, len(conditions))
 	for _, c := range conditions {
-		next[[2]string{c.Type, c.Status}] = struct{}{}
+		next[[2]string{c.Type, string(c.Status)}] = struct{}{}
 	}
 	m.move(s.conditions, next)
 	s.conditions = next

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -18,6 +17,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/modelplane/modelplane/internal/kube"
 )
 
 // patience is how many failures in a row stay between us and the log before
@@ -143,7 +144,7 @@ func (r *reconciler[T, Seen]) settle(ctx context.Context, obj T, plan Plan, prob
 		r.count(outcomeOf(problem, false, true))
 		return err
 	}
-	ready := find(conditions, r.spec.readyType()).Status == string(metav1.ConditionTrue)
+	ready := conditions.IsTrue(r.spec.readyType())
 	r.metrics.observe(key, conditions, ready, r.clock.Now())
 	r.count(outcomeOf(problem, ready, false))
 	if retry {
@@ -155,12 +156,12 @@ func (r *reconciler[T, Seen]) settle(ctx context.Context, obj T, plan Plan, prob
 	return nil
 }
 
-func (r *reconciler[T, Seen]) tell(ctx context.Context, obj T, plan Plan, shown *Problem, said []Event) ([]condition, error) {
+func (r *reconciler[T, Seen]) tell(ctx context.Context, obj T, plan Plan, shown *Problem, said []Event) (kube.Conditions, error) {
 	live, _, err := r.report.current(obj)
 	if err != nil {
 		return nil, err
 	}
-	ready := find(conditionsOf(live), r.spec.readyType()).Status == string(metav1.ConditionTrue)
+	ready := conditionsOf(live).IsTrue(r.spec.readyType())
 	r.metrics.changed(client.ObjectKeyFromObject(obj), obj.GetGeneration(), obj.GetCreationTimestamp().Time, r.clock.Now(), ready)
 	if plan.Status == nil && shown == nil && len(said) == 0 {
 		return conditionsOf(live), nil

@@ -18,6 +18,8 @@ import (
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/modelplane/modelplane/internal/kube"
 )
 
 // Stalled is the condition that appears (True) when an object cannot be
@@ -47,7 +49,7 @@ type writtenStatus struct {
 
 // report writes the status if it changed and says what changed. It returns the
 // readiness that now stands.
-func (r *reporter) report(ctx context.Context, obj client.Object, plan Plan, problem *Problem, said []Event) (conditions []condition, err error) {
+func (r *reporter) report(ctx context.Context, obj client.Object, plan Plan, problem *Problem, said []Event) (conditions kube.Conditions, err error) {
 	for _, e := range said {
 		r.say(obj, e)
 	}
@@ -136,10 +138,8 @@ func (r *reporter) put(status map[string]any, p *Problem) {
 		setCondition(status, Stalled, metav1.ConditionTrue, p)
 		return
 	}
-	for _, c := range conditionsOf(status) {
-		if c.Type == r.ready && c.Status == string(metav1.ConditionFalse) && p.cause == nil {
-			return
-		}
+	if c, ok := conditionsOf(status).Get(r.ready); ok && c.Status == metav1.ConditionFalse && p.cause == nil {
+		return
 	}
 	setCondition(status, r.ready, metav1.ConditionFalse, p)
 }
@@ -211,8 +211,8 @@ func statusPatch(version string, live, next map[string]any) ([]byte, error) {
 // transitions says in events what a person would want to hear: that the object
 // became ready, and each new problem.
 func (r *reporter) transitions(obj client.Object, live, next map[string]any, problem *Problem, planned []Event) {
-	before, after := find(conditionsOf(live), r.ready), find(conditionsOf(next), r.ready)
-	if after.Status == string(metav1.ConditionTrue) && before.Status != after.Status {
+	after, _ := conditionsOf(next).Get(r.ready)
+	if after.Status == metav1.ConditionTrue && !conditionsOf(live).IsTrue(r.ready) {
 		r.say(obj, Event{Reason: "Ready", Message: first(after.Message, obj.GetName()+" is ready.")})
 	}
 	if problem != nil && !said(live, problem) {

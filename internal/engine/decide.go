@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+
+	"github.com/modelplane/modelplane/internal/kube"
+)
+
+// World stands in for a cluster: the objects that a decision may look at.
+type World struct {
+	Scheme  *runtime.Scheme
+	Objects []*unstructured.Unstructured
+	// Without are API groups that the cluster does not serve. All others that
+	// are optional count as served.
+	Without []string
+}
+
+// Decision is what was decided about one object, for people and tests.
+type Decision struct {
+	// Children in the order they would be written, as the plan names them.
+	Children []*unstructured.Unstructured
+	// Hold says that existing children would be left as they are.
+	Hold bool
+	// Status is the complete status, without transition times.
+	Status map[string]any
+	// Conditions are those of the status.
+	Conditions kube.Conditions
+	Problem    *Problem
+	Events     []Event
+}
+
+func (c *controllerOf[T, Seen]) Decide(ctx context.Context, obj client.Object, world *World) (Decision, error) {
+	typed, ok := obj.(T)
+	if !ok {
+		return Decision{}, fmt.Errorf("the controller %s does not look after %T", c.spec.Name, obj)
+	}
+	seen, err := c.kind.Observe(ctx, world, typed)
+	if err != nil {
+		return Decision{}, fmt.Errorf("read what the decision depends on: %w", err)
+	}
+	plan := c.kind.Plan(typed, seen)
+	d := Decision{Hold: plan.Hold, Problem: plan.Problem, Events: plan.Events}
+	if d.Children, err = world.render(plan); err != nil {
+		return Decision{}, err
+	}
+	if d.Status, err = encodeStatus(plan.Status); err != nil {
+		return Decision{}, err
+	}
+	if d.Problem != nil && d.Status != nil {
+		(&reporter{ready: c.spec.readyType()}).put(d.Status, d.Problem)
+	}
+	for _, raw := range rawConditions(d.Status) {
+		delete(raw, "lastTransitionTime")
+	}
+	d.Conditions = conditionsOf(d.Status)
+	return d, nil
+}
+
+func (w *World) render(plan Plan) ([]*unstructured.Unstructured, error) {
+	if plan.Hold {
+		return nil, nil
+	}
+	ordered := slices.Clone(plan.Children)
+	slices.SortStableFunc(ordered, func(a, b Child) int { return a.Stage - b.Stage })
+	out := make([]*unstructured.Unstructured, 0, len(ordered))
+	for _, c := range ordered {
+		body, gvk, err := bodyOf(w.Scheme, c.Object)
+		if err != nil {
+			return nil, err
+		}
+		u := &unstructured.Unstructured{Object: body}
+		u.SetGroupVersionKind(gvk)
+		out = append(out, u)
+	}
+	return out, nil
+}
+
+// Get implements Reader.
+func (w *World) Get(_ context.Context, key client.ObjectKey, obj client.Object) error {
+	gvk, err := w.kindOf(obj)
+	if err != nil {
+		return err
+	}
+	for _, u := range w.Objects {
+		if u.GroupVersionKind() == gvk && client.ObjectKeyFromObject(u) == key {
+			return runtime.DefaultUnstructuredConverter.FromUnstructured(u.DeepCopy().Object, obj)
+		}
+	}
+	plural, _ := meta.UnsafeGuessKindToResource(gvk)
+	return apierrors.NewNotFound(plural.GroupResource(), key.Name)
+}
+
+// List implements Reader.
+func (w *World) List(_ context.Context, list client.ObjectList, opts ...client.ListOption) error {
+	gvk, err := w.kindOf(list)
+	if err != nil {
+		return err
+	}
+	o := client.ListOptions{}
+	o.ApplyOptions(opts)
+	found := &unstructured.UnstructuredList{}
+	for _, u := range w.Objects {
+		inNamespace := o.Namespace == "" || o.Namespace == u.GetNamespace()
+		selected := o.LabelSelector == nil || o.LabelSelector.Matches(labels.Set(u.GetLabels()))
+		if u.GroupVersionKind() == itemKind(gvk) && inNamespace && selected {
+			found.Items = append(found.Items, *u.DeepCopy())
+		}
+	}
+	return runtime.DefaultUnstructuredConverter.FromUnstructured(found.UnstructuredContent(), list)
+}
+
+// Child implements Reader: a child that is among the objects counts as live.
+func (w *World) Child(ctx context.Context, obj client.Object) error {
+	return w.Get(ctx, client.ObjectKeyFromObject(obj), obj)
+}
+
+// Content implements Reader.
+func (w *World) Content(ctx context.Context, key client.ObjectKey, obj client.Object) error {
+	return w.Get(ctx, key, obj)
+}
+
+// Has implements Reader.
+func (w *World) Has(gk schema.GroupKind) bool { return !slices.Contains(w.Without, gk.Group) }
+
+func (w *World) kindOf(obj runtime.Object) (schema.GroupVersionKind, error) {
+	gvk, err := apiutil.GVKForObject(obj, w.Scheme)
+	if err == nil && slices.Contains(w.Without, gvk.Group) {
+		return gvk, &meta.NoKindMatchError{GroupKind: gvk.GroupKind(), SearchedVersions: []string{gvk.Version}}
+	}
+	return gvk, err
+}
