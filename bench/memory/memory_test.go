@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package memory measures what other people's objects cost the manager.
+package memory
+
+import (
+	"bufio"
+	"context"
+	"crypto/rand"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"runtime"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/modelplane/modelplane/internal/engine/enginetest"
+	"github.com/modelplane/modelplane/internal/engine/sample"
+	"github.com/modelplane/modelplane/internal/testkit"
+)
+
+const (
+	secrets    = 8000
+	secretSize = 10_000
+	// mostMiB is the promise: memory must not grow with what is not ours.
+	mostMiB = 20.0
+
+	childKubeconfig = "MODELPLANE_BENCH_KUBECONFIG"
+)
+
+// TestMain is also the manager: the benchmark starts this binary again, so that
+// what it measures is a process of its own.
+func TestMain(m *testing.M) {
+	log.SetLogger(logr.Discard())
+	if path := os.Getenv(childKubeconfig); path != "" {
+		if err := manager(path); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	testkit.Main(m)
+}
+
+// manager runs the engine with the sample kind, which watches Secrets, and
+// answers each line on its standard input with its memory in KiB.
+func manager(kubeconfig string) error {
+	cfg, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	if err != nil {
+		return err
+	}
+	cfg.QPS = -1
+	ctx, cancel := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer cancel()
+	go func() {
+		defer cancel() // the benchmark is gone
+		for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
+			runtime.GC()
+			debug.FreeOSMemory()
+			now, peak := memoryOf("VmRSS"), memoryOf("VmHWM")
+			fmt.Printf("%d %d\n", now, peak)
+		}
+	}()
+	return enginetest.Run(ctx, cfg)
+}
+
+func memoryOf(field string) int {
+	text, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		return 0
+	}
+	for line := range strings.Lines(string(text)) {
+		if name, value, ok := strings.Cut(line, ":"); ok && name == field {
+			kib, _ := strconv.Atoi(strings.Fields(value)[0])
+			return kib
+		}
+	}
+	return 0
+}
+
+// BenchmarkForeignSecrets prints how much 8,000 Secrets of 10 kB that are not
+// ours add to the memory of the manager, at rest and at its peak.
+func BenchmarkForeignSecrets(b *testing.B) {
+	bench := enginetest.New(b)
+	for range b.N {
+		without, peakWithout := measure(b, bench, 0)
+		fill(b, bench)
+		with, peakWith := measure(b, bench, secrets)
+		grown := float64(with-without) / 1024
+		fmt.Printf("%d foreign Secrets of %d bytes: %.1f MiB without, %.1f MiB with, %+.1f MiB (peak %.1f and %.1f MiB)\n",
+			secrets, secretSize, float64(without)/1024, float64(with)/1024, grown, float64(peakWithout)/1024, float64(peakWith)/1024)
+		b.ReportMetric(grown, "MiB-grown")
+		b.ReportMetric(float64(peakWith-peakWithout)/1024, "MiB-peak-grown")
+		if grown >= mostMiB {
+			b.Errorf("grew by %.1f MiB, the promise is less than %.0f", grown, mostMiB)
+		}
+	}
+}
+
+// measure starts a manager, waits until it has seen and handled everything, and
+// returns its memory in KiB.
+func measure(b *testing.B, bench *enginetest.Bench, round int) (now, peak int) {
+	b.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		b.Fatal(err)
+	}
+	cmd := exec.Command(self)
+	cmd.Env = append(os.Environ(), childKubeconfig+"="+bench.Kubeconfig())
+	cmd.Stderr = os.Stderr
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		b.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		b.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		b.Fatal(err)
+	}
+	defer func() {
+		in.Close()
+		_ = cmd.Wait()
+	}()
+	// An object that depends on a Secret is ready only when the Secrets are in the cache.
+	name := fmt.Sprintf("probe-%d", round)
+	bench.Create(b, bench.Sample(name, sample.SampleSpec{SecretFrom: name}),
+		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: bench.NS, Name: name}, Data: map[string][]byte{"value": []byte("x")}})
+	testkit.Eventually(b, 2*time.Minute, "the manager to have caught up", func() error { return bench.Ready(context.Background(), name) })
+	if _, err := io.WriteString(in, "\n"); err != nil {
+		b.Fatal(err)
+	}
+	if _, err := fmt.Fscan(out, &now, &peak); err != nil {
+		b.Fatal(err)
+	}
+	return now, peak
+}
+
+func fill(b *testing.B, bench *enginetest.Bench) {
+	b.Helper()
+	ns := bench.Namespace(b)
+	work := make(chan int)
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			for i := range work {
+				data := make([]byte, secretSize)
+				_, _ = rand.Read(data)
+				s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: fmt.Sprintf("foreign-%d", i)}, Data: map[string][]byte{"data": data}}
+				if err := bench.C.Create(context.Background(), s); err != nil {
+					b.Errorf("create a Secret: %v", err)
+				}
+			}
+		})
+	}
+	for i := range secrets {
+		work <- i
+	}
+	close(work)
+	wg.Wait()
+}
