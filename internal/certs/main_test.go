@@ -56,7 +56,7 @@ type bench struct {
 	turn      atomic.Uint64
 
 	mu       sync.Mutex
-	replicas []*Keeper
+	replicas []getCertificate
 	served   map[string]int // handshakes by serial number
 }
 
@@ -133,7 +133,7 @@ func (b *bench) getCertificate(hello *tls.ClientHelloInfo) (*tls.Certificate, er
 	if len(b.replicas) == 0 {
 		return nil, errors.New("no replica")
 	}
-	cert, err := b.replicas[b.turn.Add(1)%uint64(len(b.replicas))].GetCertificate(hello)
+	cert, err := b.replicas[b.turn.Add(1)%uint64(len(b.replicas))](hello)
 	if err == nil {
 		b.served[cert.Leaf.SerialNumber.String()]++
 	}
@@ -175,11 +175,41 @@ func (b *bench) run(keeper *Keeper) (stop func()) {
 	return stop
 }
 
-// behind puts the replicas behind the shared address.
+type getCertificate func(*tls.ClientHelloInfo) (*tls.Certificate, error)
+
+// behind puts the replicas behind the shared address. All but the first learn of a new certificate late, as if their
+// watches were slow.
 func (b *bench) behind(keepers ...*Keeper) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.replicas = keepers
+	b.replicas = nil
+	for n, keeper := range keepers {
+		get := keeper.GetCertificate
+		if n > 0 {
+			get = late(get, 400*time.Millisecond)
+		}
+		b.replicas = append(b.replicas, get)
+	}
+}
+
+// late goes on serving a certificate for a while after there is a new one. The caller holds a lock.
+func late(get getCertificate, lag time.Duration) getCertificate {
+	var held *tls.Certificate
+	var changed time.Time
+	return func(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
+		cert, err := get(hello)
+		switch {
+		case err != nil:
+			return nil, err
+		case held == nil || cert.Leaf.Equal(held.Leaf):
+			held, changed = cert, time.Time{}
+		case changed.IsZero():
+			changed = time.Now()
+		case time.Since(changed) > lag:
+			held, changed = cert, time.Time{}
+		}
+		return held, nil
+	}
 }
 
 func (b *bench) ready(keepers ...*Keeper) {
