@@ -27,7 +27,7 @@ func TestOneServerForAllTests(t *testing.T) {
 	if got := a.Config().QPS; got >= 0 {
 		t.Errorf("QPS = %v, want it off", got)
 	}
-	if a.Config() == a.Config() {
+	if one, other := a.Config(), a.Config(); one == other {
 		t.Error("Config returned the same pointer twice; one test could change it for another")
 	}
 }

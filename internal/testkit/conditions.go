@@ -172,7 +172,7 @@ func form(o observation, c condition, knative bool) (lies []string) {
 		lies = append(lies, o.lie(c, "the status is none of True, False, Unknown"))
 	}
 	switch {
-	case c.Reason == "" && !(knative && c.Status == "True"):
+	case c.Reason == "" && (!knative || c.Status != "True"):
 		lies = append(lies, o.lie(c, "the reason is empty"))
 	case c.Reason != "" && !camelCase.MatchString(c.Reason):
 		lies = append(lies, o.lie(c, "the reason %q is not CamelCase", c.Reason))

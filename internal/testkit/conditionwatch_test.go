@@ -19,7 +19,8 @@ func widgets(t *testing.T) (*Cluster, string) {
 	crd := widgetCRD()
 	cluster.InstallCRDs(t, crd)
 	t.Cleanup(func() { cluster.RemoveCRDs(t, crd.Name) })
-	return cluster, cluster.Namespace(t)
+	namespace := cluster.Namespace(t)
+	return cluster, namespace
 }
 
 // say writes conditions about the current generation to a widget on the server.

@@ -197,7 +197,7 @@ func (r Rule) strike(req *http.Request, next http.RoundTripper) (*http.Response,
 	case Slow:
 		resp, err := next.RoundTrip(req)
 		if err == nil && !wait(req, r.Delay) {
-			resp.Body.Close()
+			_ = resp.Body.Close()
 			return nil, req.Context().Err()
 		}
 		return resp, err
@@ -210,12 +210,12 @@ func (r Rule) strike(req *http.Request, next http.RoundTripper) (*http.Response,
 		if callOf(req).Verb != "watch" {
 			_, _ = io.Copy(io.Discard, resp.Body)
 		}
-		resp.Body.Close()
+		_ = resp.Body.Close()
 		return nil, broken(io.ErrUnexpectedEOF)
 	}
 
 	if req.Body != nil {
-		defer req.Body.Close()
+		defer func() { _ = req.Body.Close() }()
 	}
 	switch r.Fault {
 	case Timeout:

@@ -146,10 +146,11 @@ func TestFaultsFollowTheSeed(t *testing.T) {
 		}
 		return out
 	}
-	if pattern(7) != pattern(7) {
+	seven := pattern(7)
+	if again := pattern(7); seven != again {
 		t.Error("the same seed chose differently")
 	}
-	if pattern(7) == pattern(8) {
+	if seven == pattern(8) {
 		t.Error("two seeds chose the same")
 	}
 }

@@ -56,7 +56,7 @@ func (k *Killer) Wrap(cfg *rest.Config) *rest.Config {
 		last, ok := k.admit(call)
 		if !ok {
 			if req.Body != nil {
-				req.Body.Close()
+				_ = req.Body.Close()
 			}
 			return nil, k.err()
 		}
@@ -67,7 +67,7 @@ func (k *Killer) Wrap(cfg *rest.Config) *rest.Config {
 		if k.dead.Err() == nil || err != nil {
 			return resp, err
 		}
-		resp.Body.Close()
+		_ = resp.Body.Close()
 		return nil, k.err()
 	})
 }

@@ -23,21 +23,21 @@ func family(t *testing.T, cluster *Cluster, data string) string {
 	t.Helper()
 	namespace := cluster.Namespace(t)
 	owner := deployment(namespace, "owner")
-	make := func(obj client.Object) {
+	put := func(obj client.Object) {
 		t.Helper()
 		if err := cluster.Client().Create(context.Background(), obj); err != nil {
 			t.Fatal(err)
 		}
 	}
-	make(owner)
-	make(&corev1.ConfigMap{
+	put(owner)
+	put(&corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: namespace, Name: "child", Annotations: map[string]string{"date": "2020-01-01T00:00:00Z"},
 			OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "Deployment", Name: owner.Name, UID: owner.UID}},
 		},
 		Data: map[string]string{"url": "http://svc." + namespace + ".svc", "data": data},
 	})
-	make(&corev1.Service{
+	put(&corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "svc"},
 		Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeNodePort, Ports: []corev1.ServicePort{{Port: 80}}},
 	})

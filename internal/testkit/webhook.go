@@ -64,7 +64,7 @@ func FreePort(t testing.TB) int {
 			t.Fatalf("looking for a free port: %v", err)
 		}
 		port := listener.Addr().(*net.TCPAddr).Port
-		listener.Close()
+		_ = listener.Close()
 		if !handedOut.ports[port] {
 			handedOut.ports[port] = true
 			return port
