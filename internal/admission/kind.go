@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package admission
+
+import (
+	"context"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Kind is what admission knows of one version of one kind. Everything but GVK
+// and New is optional: without functions a kind is decoded strictly and no more.
+type Kind struct {
+	GVK schema.GroupVersionKind
+	// New returns an empty object of the kind.
+	New func() client.Object
+	// Default fills in what a schema cannot express. It must be idempotent: it
+	// runs on every write.
+	Default func(ctx context.Context, obj client.Object) error
+	// Validate refuses what a schema cannot express. old is nil for a new object.
+	// An error that holds field errors is reported field by field.
+	Validate func(ctx context.Context, old, obj client.Object) (warnings []string, err error)
+	// ValidateDelete, when set, is asked before an object is deleted.
+	ValidateDelete func(ctx context.Context, obj client.Object) (warnings []string, err error)
+}
+
+// ValidatePath is where the kind is validated, in kubebuilder's convention.
+func (k Kind) ValidatePath() string { return k.path("validate") }
+
+// MutatePath is where the kind is defaulted, in kubebuilder's convention.
+func (k Kind) MutatePath() string { return k.path("mutate") }
+
+func (k Kind) path(verb string) string {
+	return "/" + strings.Join([]string{
+		verb, strings.ReplaceAll(k.GVK.Group, ".", "-"), k.GVK.Version, strings.ToLower(k.GVK.Kind),
+	}, "-")
+}

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package admission
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"reflect"
+	"slices"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/webhook"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+)
+
+// Register serves the admission of every kind: a validating path for each and a
+// mutating one where the kind has defaults. The server bounds the size of a
+// request to what two objects of the largest size need. It fails when a kind is
+// not in the scheme, which would only show at the first request otherwise.
+func Register(server webhook.Server, scheme *runtime.Scheme, kinds ...Kind) error {
+	for _, k := range kinds {
+		known, _, err := scheme.ObjectKinds(k.New())
+		if err != nil {
+			return fmt.Errorf("admission of %s: %w", k.GVK, err)
+		}
+		if !slices.Contains(known, k.GVK) {
+			return fmt.Errorf("admission of %s: the scheme knows its type as %v", k.GVK, known)
+		}
+		server.Register(k.ValidatePath(), &admission.Webhook{Handler: admission.HandlerFunc(k.validate)})
+		if k.Default != nil {
+			server.Register(k.MutatePath(), &admission.Webhook{Handler: admission.HandlerFunc(k.mutate)})
+		}
+	}
+	return nil
+}
+
+// validate answers one request for the validating path.
+func (k Kind) validate(ctx context.Context, req admission.Request) admission.Response {
+	switch req.Operation {
+	case admissionv1.Create, admissionv1.Update:
+	case admissionv1.Delete:
+		return k.validateDelete(ctx, req)
+	default:
+		return admission.Allowed("")
+	}
+	seen, refused := k.read(req)
+	if refused != nil {
+		return *refused
+	}
+	if seen.leaving() || k.Validate == nil {
+		return admission.Allowed("").WithWarnings(seen.warnings...)
+	}
+	warnings, err := k.Validate(admission.NewContextWithRequest(ctx, req), seen.old, seen.object)
+	return k.answer(req, append(seen.warnings, warnings...), err)
+}
+
+func (k Kind) validateDelete(ctx context.Context, req admission.Request) admission.Response {
+	if k.ValidateDelete == nil || len(req.OldObject.Raw) == 0 {
+		return admission.Allowed("")
+	}
+	old, err := inspect(req.OldObject.Raw, reflect.TypeOf(k.New()))
+	if err != nil {
+		return admission.Errored(http.StatusBadRequest, err)
+	}
+	obj := k.New()
+	if err := old.decode(obj); err != nil {
+		return admission.Errored(http.StatusBadRequest, err)
+	}
+	warnings, err := k.ValidateDelete(admission.NewContextWithRequest(ctx, req), obj)
+	return k.answer(req, warnings, err)
+}
+
+// seen is a request's objects in their Go types.
+type seen struct {
+	object, old client.Object
+	warnings    []string
+}
+
+// leaving is true for an object that is being deleted: nothing may keep its
+// finalizers from being removed.
+func (s *seen) leaving() bool { return s.object.GetDeletionTimestamp() != nil }
+
+// read decodes the objects of a request strictly. A problem that the stored
+// object already had becomes a warning; any other refuses the request.
+func (k Kind) read(req admission.Request) (*seen, *admission.Response) {
+	t := reflect.TypeOf(k.New())
+	object, err := inspect(req.Object.Raw, t)
+	if err != nil {
+		return nil, refusal(apierrors.NewBadRequest(err.Error()))
+	}
+	out := &seen{object: k.New()}
+	var before Problems
+	if req.Operation == admissionv1.Update && len(req.OldObject.Raw) > 0 {
+		// A stored object that cannot be read at all gives no excuse to the new one.
+		if old, err := inspect(req.OldObject.Raw, t); err == nil {
+			before, out.old = old.problems, k.New()
+			if err := old.decode(out.old); err != nil {
+				return nil, refusal(apierrors.NewBadRequest("the stored object: " + err.Error()))
+			}
+		}
+	}
+	if err := object.decode(out.object); err != nil {
+		return nil, refusal(apierrors.NewBadRequest(err.Error()))
+	}
+	fresh, known := object.problems.since(before)
+	if len(fresh) > 0 && !out.leaving() {
+		return nil, refusal(fresh.status(k.GVK.GroupKind(), nameOf(req)))
+	}
+	for _, p := range known[:min(len(known), listed)] {
+		out.warnings = append(out.warnings, p.String()+" (was there before this change; it has no effect)")
+	}
+	return out, nil
+}
+
+func nameOf(req admission.Request) string {
+	if req.Name != "" {
+		return req.Name
+	}
+	return "(generated name)"
+}
+
+func refusal(err *apierrors.StatusError) *admission.Response {
+	status := err.Status()
+	return &admission.Response{AdmissionResponse: admissionv1.AdmissionResponse{Allowed: false, Result: &status}}
+}
+
+// answer turns what a kind's own rule said into a response. Field errors become
+// causes of an Invalid status; an error that carries a status keeps it; any other
+// is a plain denial.
+func (k Kind) answer(req admission.Request, warnings []string, err error) admission.Response {
+	if err == nil {
+		return admission.Allowed("").WithWarnings(warnings...)
+	}
+	var response admission.Response
+	var status *apierrors.StatusError
+	switch fieldErrs := fieldErrors(err); {
+	case len(fieldErrs) > 0:
+		response = *refusal(apierrors.NewInvalid(k.GVK.GroupKind(), nameOf(req), fieldErrs))
+	case errors.As(err, &status):
+		response = *refusal(status)
+	default:
+		response = admission.Denied(err.Error())
+	}
+	return response.WithWarnings(warnings...)
+}
+
+// fieldErrors finds the field errors in an error, unless other errors are mixed
+// in, which must not get lost.
+func fieldErrors(err error) field.ErrorList {
+	var one *field.Error
+	if errors.As(err, &one) && one == err {
+		return field.ErrorList{one}
+	}
+	var many utilerrors.Aggregate
+	if !errors.As(err, &many) {
+		return nil
+	}
+	var out field.ErrorList
+	for _, e := range many.Errors() {
+		var fe *field.Error
+		if !errors.As(e, &fe) {
+			return nil
+		}
+		out = append(out, fe)
+	}
+	return out
+}
