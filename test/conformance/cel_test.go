@@ -137,23 +137,22 @@ func causes(err error) []string {
 	return out
 }
 
-// TestEveryRuleHasCases wants a refused case for every message of the kinds that have cases at all, and an accepted
-// one for each of those kinds.
+// TestEveryRuleHasCases wants a refused case for every message of every kind, and an accepted one for each kind that
+// has rules.
 func TestEveryRuleHasCases(t *testing.T) {
 	defs, refused, accepted := readDefinitions(t), map[string]bool{}, map[string]bool{}
-	kinds := map[string]bool{}
 	for _, tc := range readCases(t) {
-		kinds[tc.kind()] = true
 		accepted[tc.kind()] = accepted[tc.kind()] || tc.accepted
 		for _, message := range tc.refused {
 			refused[tc.kind()+": "+message] = true
 		}
 	}
-	for _, kind := range slices.Sorted(maps.Keys(kinds)) {
-		if !accepted[kind] {
-			t.Errorf("%s has no accepted case", kind)
+	for _, kind := range slices.Sorted(maps.Keys(defs)) {
+		messages := ruleMessages(defs[kind])
+		if len(messages) > 0 && !accepted[kind] {
+			t.Errorf("%s has rules and no accepted case", kind)
 		}
-		for _, message := range ruleMessages(defs[kind]) {
+		for _, message := range messages {
 			if !refused[kind+": "+message] {
 				t.Errorf("%s: no case is refused with %q", kind, message)
 			}
@@ -169,12 +168,15 @@ func ruleMessages(def *apiextensionsv1.CustomResourceDefinition) []string {
 	return slices.Sorted(maps.Keys(messages))
 }
 
+// collectMessages leaves routers out: the rules in them belong to Gateway API and came with its types.
 func collectMessages(s *apiextensionsv1.JSONSchemaProps, into map[string]bool) {
 	for _, rule := range s.XValidations {
 		into[rule.Message] = true
 	}
-	for _, child := range s.Properties {
-		collectMessages(&child, into)
+	for name, child := range s.Properties {
+		if name != "router" {
+			collectMessages(&child, into)
+		}
 	}
 	if s.Items != nil && s.Items.Schema != nil {
 		collectMessages(s.Items.Schema, into)
