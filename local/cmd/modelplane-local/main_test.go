@@ -110,7 +110,7 @@ func (l local) pids() []int {
 
 // running is false for a process that has ended, also when nobody has reaped it yet.
 func running(pid int) bool {
-	data, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
+	data, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	return err == nil && !strings.Contains(string(data), ") Z ")
 }
 

@@ -37,7 +37,8 @@ func readRecord(dir, name string) (record, error) {
 	if err != nil {
 		return rec, err
 	}
-	return rec, json.Unmarshal(data, &rec)
+	err = json.Unmarshal(data, &rec)
+	return rec, err
 }
 
 // alive is true only while the very process that wrote the record runs. A zombie does not.
