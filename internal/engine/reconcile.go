@@ -130,11 +130,11 @@ func (r *reconciler[T, Seen]) settle(ctx context.Context, obj T, plan Plan, prob
 	retry := problem != nil && problem.Family == Failed
 	failures := r.failed(key, retry)
 	shown := problem
-	if retry && !problem.visible && failures < patience {
-		shown = nil
-	}
-	if problem != nil && shown == nil && plan.Status != nil {
+	if retry && !problem.visible {
 		plan.Status = nil // it speaks of children that could not be written
+		if failures < patience {
+			shown = nil
+		}
 	}
 	conditions, err := r.tell(ctx, obj, plan, shown, said)
 	if err != nil {

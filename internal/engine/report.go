@@ -127,7 +127,7 @@ func (r *reporter) next(obj client.Object, live map[string]any, plan Plan, probl
 	if problem != nil && (plan.Status != nil || problem.Family == Failed) {
 		r.put(next, problem)
 	}
-	r.stamp(obj, live, next)
+	r.stamp(obj, live, next, plan.Status == nil)
 	return next, nil
 }
 
@@ -136,6 +136,9 @@ func (r *reporter) next(obj client.Object, live map[string]any, plan Plan, probl
 func (r *reporter) put(status map[string]any, p *Problem) {
 	if p.Family == Failed && !p.visible {
 		setCondition(status, Stalled, metav1.ConditionTrue, p)
+		if _, said := conditionsOf(status).Get(r.ready); !said {
+			setCondition(status, r.ready, metav1.ConditionUnknown, p)
+		}
 		return
 	}
 	if c, ok := conditionsOf(status).Get(r.ready); ok && c.Status == metav1.ConditionFalse && p.cause == nil {
@@ -145,8 +148,9 @@ func (r *reporter) put(status map[string]any, p *Problem) {
 }
 
 // stamp keeps the transition time of conditions whose status stands, gives the
-// others the present time, and says which generation they speak of.
-func (r *reporter) stamp(obj client.Object, live, next map[string]any) {
+// others the present time, and says which generation they speak of. Conditions
+// that were only kept still speak of the generation they spoke of.
+func (r *reporter) stamp(obj client.Object, live, next map[string]any, kept bool) {
 	before := map[string]map[string]any{}
 	for _, c := range rawConditions(live) {
 		if t, ok := c["type"].(string); ok {
@@ -156,6 +160,9 @@ func (r *reporter) stamp(obj client.Object, live, next map[string]any) {
 	now := r.clock.Now().UTC().Format(time.RFC3339)
 	for _, c := range rawConditions(next) {
 		t, _ := c["type"].(string)
+		if kept && reflect.DeepEqual(before[t], c) {
+			continue
+		}
 		if old := before[t]; old != nil && old["status"] == c["status"] && old["lastTransitionTime"] != nil {
 			c["lastTransitionTime"] = old["lastTransitionTime"]
 		} else {

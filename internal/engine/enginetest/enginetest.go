@@ -66,6 +66,15 @@ const shutdown = time.Second
 
 // Run is a whole manager with the sample controller, until ctx ends.
 func Run(ctx context.Context, cfg *rest.Config) error {
+	return RunWith(sample.Controller())(ctx, cfg)
+}
+
+// RunWith is Run with other controllers.
+func RunWith(controllers ...engine.Controller) func(context.Context, *rest.Config) error {
+	return func(ctx context.Context, cfg *rest.Config) error { return run(ctx, cfg, controllers) }
+}
+
+func run(ctx context.Context, cfg *rest.Config, controllers []engine.Controller) error {
 	mgr, err := ctrl.NewManager(cfg, ctrl.Options{
 		Scheme: Scheme, Cache: engine.CacheOptions(),
 		Metrics:                 metricsserver.Options{BindAddress: "0"},
@@ -80,18 +89,21 @@ func Run(ctx context.Context, cfg *rest.Config) error {
 	if err != nil {
 		return err
 	}
-	if err := e.Add(ctx, sample.Controller()); err != nil {
+	if err := e.Add(ctx, controllers...); err != nil {
 		return err
 	}
 	return engine.Start(ctx, mgr, shutdown)
 }
 
 // Manage runs a manager for the rest of the test; stop ends it earlier.
-func Manage(t testing.TB, cfg *rest.Config) (stop func()) {
+func Manage(t testing.TB, cfg *rest.Config, controllers ...engine.Controller) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	go func() { done <- Run(ctx, cfg) }()
+	if len(controllers) == 0 {
+		controllers = []engine.Controller{sample.Controller()}
+	}
+	go func() { done <- run(ctx, cfg, controllers) }()
 	stopped := false
 	stop = func() {
 		if stopped {

@@ -37,7 +37,7 @@ func missing(s *Sample, seen Seen) *engine.Problem {
 		return engine.WaitFor("SecretMissing", "Secret %s does not exist in namespace %s. Create it.", s.Spec.SecretFrom, s.Namespace)
 	}
 	if s.Spec.Message == "forbidden" {
-		return engine.MustChange("MessageRefused", "spec.message must not be %q. Choose another.", s.Spec.Message)
+		return engine.MustChange("MessageRefused", "The message %q is refused. Choose another in spec.message.", s.Spec.Message)
 	}
 	return nil
 }
