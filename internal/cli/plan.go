@@ -1,0 +1,266 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+
+	"github.com/modelplane/modelplane/internal/admission"
+	"github.com/modelplane/modelplane/internal/engine"
+)
+
+// Planner decides about manifests without a cluster, with the code that decides
+// in one.
+type Planner struct {
+	Scheme      *runtime.Scheme
+	Schemas     *admission.Schemas
+	Kinds       []admission.Kind
+	Controllers []engine.Controller
+	// Without are API groups that count as not installed.
+	Without []string
+	// Namespace is given to namespaced objects that have none.
+	Namespace string
+}
+
+// Refusal is what admission would say of a manifest.
+type Refusal struct {
+	From string
+	Err  error
+}
+
+func (r *Refusal) Error() string { return r.From + ": " + r.Err.Error() }
+
+func (r *Refusal) Unwrap() error { return r.Err }
+
+// ExitCode tells scripts a refusal from a wrong call.
+func (r *Refusal) ExitCode() int { return 1 }
+
+// planned is an object that was accepted, with what was decided about it.
+type planned struct {
+	object   client.Object
+	gvk      schema.GroupVersionKind
+	warnings []string
+	decided  bool
+	engine.Decision
+}
+
+// NewPlanCommand is `modelplane plan`. The planner is made when the command runs.
+func NewPlanCommand(planner func() (*Planner, error)) *cobra.Command {
+	var files, without []string
+	var namespace string
+	c := &cobra.Command{
+		Use:   "plan -f FILE...",
+		Short: "Show what manifests become, without a cluster",
+		Long: `Reads manifests (objects and whatever they refer to), runs the same defaulting,
+validation and planning as the manager, and prints the children as YAML with the
+conditions as comments. No cluster is contacted.
+
+Exit code: 0 planned, 1 refused (with the message that admission would give), 2 wrong call.`,
+		Example: `  modelplane plan -f service.yaml
+  modelplane plan -f service.yaml -f runtimes/ --without-api gateway.networking.k8s.io
+  kustomize build . | modelplane plan -f -`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			p, err := planner()
+			if err != nil {
+				return err
+			}
+			p.Without, p.Namespace = without, namespace
+			return p.run(cmd.Context(), files, cmd.InOrStdin(), cmd.OutOrStdout())
+		},
+	}
+	c.Flags().StringSliceVarP(&files, "filename", "f", nil, `file or folder with manifests, "-" for the standard input; may be repeated`)
+	c.Flags().StringVarP(&namespace, "namespace", "n", "default", "namespace of objects that name none")
+	c.Flags().StringSliceVar(&without, "without-api", nil, "API group that the cluster does not serve; may be repeated")
+	_ = c.MarkFlagRequired("filename")
+	return c
+}
+
+func (p *Planner) run(ctx context.Context, files []string, stdin io.Reader, out io.Writer) error {
+	manifests, err := readManifests(files, stdin)
+	if err != nil {
+		return err
+	}
+	return p.Plan(ctx, manifests, out)
+}
+
+// PlanText plans the manifests of one text; golden tests of the domains use it.
+func (p *Planner) PlanText(ctx context.Context, name string, text []byte, out io.Writer) error {
+	manifests, err := split(name, text)
+	if err != nil {
+		return err
+	}
+	return p.Plan(ctx, manifests, out)
+}
+
+// Plan admits all manifests, then decides about each that has a controller.
+func (p *Planner) Plan(ctx context.Context, manifests []*manifest, out io.Writer) error {
+	world := &engine.World{Scheme: p.Scheme, Without: p.Without}
+	var accepted []*planned
+	for _, m := range manifests {
+		obj, warnings, err := p.admit(ctx, m)
+		if err != nil {
+			return &Refusal{From: m.from, Err: err}
+		}
+		world.Objects = append(world.Objects, m.Unstructured)
+		if obj != nil {
+			accepted = append(accepted, &planned{object: obj, gvk: m.GroupVersionKind(), warnings: warnings})
+		}
+	}
+	for _, a := range accepted {
+		if err := p.decide(ctx, world, a); err != nil {
+			return err
+		}
+	}
+	return render(out, accepted)
+}
+
+func (p *Planner) decide(ctx context.Context, world *engine.World, a *planned) error {
+	for _, c := range p.Controllers {
+		gvk, err := apiutil.GVKForObject(c.Object(), p.Scheme)
+		if err != nil {
+			return err
+		}
+		if gvk != a.gvk {
+			continue
+		}
+		a.decided = true
+		a.Decision, err = c.Decide(ctx, a.object, world)
+		return err
+	}
+	return nil
+}
+
+// admit does what the API server and our webhooks do with a new object, in
+// their order. Objects of other kinds are checked as far as they are known; obj
+// is nil for them.
+func (p *Planner) admit(ctx context.Context, m *manifest) (client.Object, []string, error) {
+	gvk := m.GroupVersionKind()
+	i := slices.IndexFunc(p.Kinds, func(k admission.Kind) bool { return k.GVK == gvk })
+	if i < 0 {
+		return nil, nil, p.admitForeign(m)
+	}
+	kind := p.Kinds[i]
+	if err := p.place(m); err != nil {
+		return nil, nil, err
+	}
+	if err := p.Schemas.Prepare(m.Unstructured); err != nil {
+		return nil, nil, err
+	}
+	obj := kind.New()
+	strict := admission.Strict(m.raw, obj) // said after the schema had its word
+	if strict == nil && kind.Default != nil {
+		if err := fillIn(ctx, kind, m, obj); err != nil {
+			return nil, nil, err
+		}
+	}
+	if err := p.Schemas.Validate(ctx, m.Unstructured, nil); err != nil {
+		return nil, nil, err
+	}
+	if strict != nil {
+		return nil, nil, strict
+	}
+	if err := fromMap(m, obj); err != nil {
+		return nil, nil, err
+	}
+	if kind.Validate == nil {
+		return obj, nil, nil
+	}
+	warnings, err := kind.Validate(ctx, nil, obj)
+	return obj, warnings, err
+}
+
+// fillIn is the mutating webhook.
+func fillIn(ctx context.Context, kind admission.Kind, m *manifest, obj client.Object) error {
+	if err := fromMap(m, obj); err != nil {
+		return err
+	}
+	if err := kind.Default(ctx, obj); err != nil {
+		return err
+	}
+	return toMap(obj, m)
+}
+
+// admitForeign checks objects of Kubernetes itself against their types; what is
+// not known is taken as it is.
+func (p *Planner) admitForeign(m *manifest) error {
+	made, err := p.Scheme.New(m.GroupVersionKind())
+	if runtime.IsNotRegisteredError(err) {
+		if p.ours(m.GroupVersionKind().Group) {
+			return apierrors.NewBadRequest(fmt.Sprintf("no kind %q is registered for version %q; check apiVersion and kind", m.GetKind(), m.GetAPIVersion()))
+		}
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	obj, ok := made.(client.Object)
+	if !ok {
+		return fmt.Errorf("%s cannot be planned; name the objects themselves", m.GetKind())
+	}
+	if m.GetNamespace() == "" && namespaced(m.GroupVersionKind()) {
+		m.SetNamespace(p.Namespace)
+	}
+	return admission.Strict(m.raw, obj)
+}
+
+func (p *Planner) ours(group string) bool {
+	return slices.ContainsFunc(p.Kinds, func(k admission.Kind) bool { return k.GVK.Group == group })
+}
+
+// place gives a namespaced object a namespace, as kubectl does.
+func (p *Planner) place(m *manifest) error {
+	scoped, err := p.Schemas.Namespaced(m.GroupVersionKind())
+	if err != nil {
+		return err
+	}
+	if scoped && m.GetNamespace() == "" {
+		m.SetNamespace(p.Namespace)
+	}
+	if !scoped && m.GetNamespace() != "" {
+		return errors.New("metadata.namespace: this kind is cluster-scoped; remove the namespace")
+	}
+	if m.GetName() == "" && m.GetGenerateName() == "" {
+		return errors.New("metadata.name: Required value: name or generateName is required")
+	}
+	return nil
+}
+
+// clusterScoped are the kinds of Kubernetes without a namespace that people put
+// next to ours.
+var clusterScoped = []string{"Namespace", "Node", "PersistentVolume", "ClusterRole", "ClusterRoleBinding", "StorageClass",
+	"CustomResourceDefinition", "PriorityClass", "IngressClass", "RuntimeClass"}
+
+func namespaced(gvk schema.GroupVersionKind) bool { return !slices.Contains(clusterScoped, gvk.Kind) }
+
+func fromMap(m *manifest, obj client.Object) error {
+	raw, err := json.Marshal(m.Object)
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(raw, obj)
+}
+
+func toMap(obj client.Object, m *manifest) error {
+	body, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
+	if err != nil {
+		return err
+	}
+	gvk := m.GroupVersionKind()
+	m.Object = body
+	m.SetGroupVersionKind(gvk)
+	return nil
+}
+

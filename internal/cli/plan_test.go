@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/modelplane/modelplane/internal/admission"
+	"github.com/modelplane/modelplane/internal/engine"
+	"github.com/modelplane/modelplane/internal/engine/sample"
+	"github.com/modelplane/modelplane/internal/testkit"
+)
+
+func samplePlanner(t testing.TB) *Planner {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, sample.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return &Planner{
+		Scheme: scheme, Schemas: admission.NewSchemas(sample.CRD()), Namespace: "default",
+		Controllers: []engine.Controller{sample.Controller()},
+		Kinds: []admission.Kind{{
+			GVK: sample.GroupVersion.WithKind("Sample"), New: func() client.Object { return &sample.Sample{} },
+			Validate: func(_ context.Context, _, obj client.Object) ([]string, error) {
+				if obj.(*sample.Sample).Spec.Message == "refused" {
+					return nil, errors.New(`spec.message: "refused" is refused; say something else`)
+				}
+				return []string{"a sample is only good for tests"}, nil
+			},
+		}},
+	}
+}
+
+func TestPlanGolden(t *testing.T) {
+	testkit.Golden(t, "testdata", func(t *testing.T, in []byte) []byte {
+		var out bytes.Buffer
+		if err := samplePlanner(t).PlanText(t.Context(), "in.yaml", in, &out); err != nil {
+			out.WriteString("refused: " + err.Error() + "\n")
+		}
+		return out.Bytes()
+	})
+}
+
+func TestPlanCommand(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	const good = "apiVersion: test.modelplane.dev/v1\nkind: Sample\nmetadata: {name: one}\nspec: {from: later}\n"
+	goodFile := write("good.yaml", good)
+	write("later.yml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: later}\ndata: {value: '7'}\n")
+	write("notes.txt", "not a manifest")
+	for _, tc := range []struct {
+		name  string
+		args  []string
+		stdin string
+		want  string // in the output, or in the error
+		code  int
+	}{
+		{name: "the reference is missing", args: []string{"-f", goodFile}, want: "condition Ready=False (ConfigMapMissing)"},
+		{name: "a folder holds both", args: []string{"-f", dir}, want: `from: "7"`},
+		{name: "standard input", args: []string{"-f", "-", "-n", "team"}, stdin: good, want: "Sample team/one"},
+		{name: "refused", args: []string{"-f", "-"}, stdin: strings.Replace(good, "from", "frm", 1), want: `unknown field "spec.frm"`, code: 1},
+		{name: "refused by the webhook's rule", args: []string{"-f", "-"}, stdin: strings.Replace(good, "from: later", "message: refused", 1), want: "say something else", code: 1},
+		{name: "no such file", args: []string{"-f", filepath.Join(dir, "no.yaml")}, want: "no such file", code: -1},
+		{name: "nothing in it", args: []string{"-f", "-"}, stdin: "---\n# nothing\n", want: "no object found", code: -1},
+		{name: "API absent", args: []string{"-f", "-", "--without-api", "gateway.networking.k8s.io"}, stdin: good, want: "Sample default/one"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			var out bytes.Buffer
+			c := NewPlanCommand(func() (*Planner, error) { return samplePlanner(t), nil })
+			c.SetArgs(tc.args)
+			c.SetIn(strings.NewReader(tc.stdin))
+			c.SetOut(&out)
+			c.SetErr(&out)
+			c.SilenceUsage = true
+			err := c.ExecuteContext(t.Context())
+			text, code := out.String(), 0
+			if err != nil {
+				text, code = err.Error(), -1
+				var coded interface{ ExitCode() int }
+				if errors.As(err, &coded) {
+					code = coded.ExitCode()
+				}
+			}
+			if code != tc.code || !strings.Contains(text, tc.want) {
+				t.Errorf("code %d, want %d; %q not in:\n%s", code, tc.code, tc.want, text)
+			}
+		})
+	}
+}
+
+// FuzzPlan: whatever is given, the command plans or refuses; it never panics.
+func FuzzPlan(f *testing.F) {
+	for _, seed := range []string{
+		"apiVersion: test.modelplane.dev/v1\nkind: Sample\nmetadata: {name: one}\nspec: {message: hi, route: true, extra: Secret}\n",
+		"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x}\n---\n- a\n- b\n",
+		"apiVersion: test.modelplane.dev/v1\nkind: Sample\nspec: 7\n",
+		"{\"apiVersion\":\"test.modelplane.dev/v1\",\"kind\":\"Sample\",\"metadata\":[]}",
+		"a: &a [*a]\n", "\xff\xfe", "kind: List\napiVersion: v1\nitems: []\n",
+	} {
+		f.Add([]byte(seed))
+	}
+	planner := samplePlanner(f)
+	f.Fuzz(func(t *testing.T, text []byte) {
+		var out bytes.Buffer
+		_ = planner.PlanText(context.Background(), "fuzz", text, &out)
+	})
+}
