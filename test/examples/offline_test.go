@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package examples
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/modelplane/modelplane/charts"
+	"github.com/modelplane/modelplane/internal/admission"
+)
+
+// TestOffline does with every manifest what `modelplane plan` does first, without any cluster.
+func TestOffline(t *testing.T) {
+	for _, dir := range []string{ours, theirs} {
+		t.Run(strings.Trim(dir, "./"), func(t *testing.T) {
+			for _, m := range read(t, dir) {
+				t.Run(m.name, func(t *testing.T) { admitted(t, m) })
+			}
+		})
+	}
+}
+
+func admitted(t *testing.T, m manifest) {
+	schemas, err := admission.Embedded()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := schemas.Admit(t.Context(), m.DeepCopy(), nil); err != nil {
+		t.Errorf("refused by the schema: %v", err)
+	}
+	scheme := runtime.NewScheme()
+	if err := admission.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	into, err := scheme.New(m.GroupVersionKind())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := admission.Strict(m.raw, into.(client.Object)); err != nil {
+		t.Errorf("refused by strict decoding: %v", err)
+	}
+}
+
+// TestEveryKindHasAnExample fails for a new kind, or a new version of one, that nobody wrote an example for.
+func TestEveryKindHasAnExample(t *testing.T) {
+	shown := map[schema.GroupVersionKind]bool{}
+	for _, m := range read(t, ours) {
+		shown[m.GroupVersionKind()] = true
+	}
+	defs, err := charts.CRDs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, def := range defs {
+		for _, version := range def.Spec.Versions {
+			gvk := schema.GroupVersionKind{Group: def.Spec.Group, Version: version.Name, Kind: def.Spec.Names.Kind}
+			if version.Served && !shown[gvk] {
+				t.Errorf("no example of %s in version %s; add examples/<domain>/%s.yaml", gvk.GroupKind(), gvk.Version, strings.ToLower(gvk.Kind))
+			}
+		}
+	}
+}
+
+// host is the first part of an image reference when it names a registry.
+var host = regexp.MustCompile(`image: *["']?[^/\s"']+[.:][^/\s"']*/`)
+
+// TestExamplesExplainThemselves keeps the examples readable, and usable by everybody.
+func TestExamplesExplainThemselves(t *testing.T) {
+	for _, m := range read(t, ours) {
+		first, _, _ := strings.Cut(string(m.text), "\n")
+		if !strings.HasPrefix(first, "# ") || !strings.HasSuffix(first, ".") {
+			t.Errorf("%s: the first line must be a comment that says in a sentence what it is for, have %q", m.name, first)
+		}
+		if len(first) > 120 {
+			t.Errorf("%s: the first line has %d characters, more than 120", m.name, len(first))
+		}
+		if found := host.FindString(string(m.text)); found != "" {
+			t.Errorf("%s: %s names a registry; use the name of a public image", m.name, found)
+		}
+	}
+}
