@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/modelplane/modelplane/internal/certs"
+	"github.com/modelplane/modelplane/internal/engine"
 	"github.com/modelplane/modelplane/internal/manager"
 	"github.com/modelplane/modelplane/internal/version"
 )
@@ -121,9 +122,14 @@ func (f *managerFlags) run(ctx context.Context) error {
 	}
 	cfg.QPS, cfg.Burst = f.qps, f.burst
 	cfg.UserAgent = "modelplane-manager/" + version.Get().Version
+	f.options.Cache = engine.CacheOptions()
+	enabled, err := withKinds(f.domains)
+	if err != nil {
+		return err
+	}
 	log.Info("Starting", "version", version.Get().Version, "domains", manager.Names(f.domains),
 		"namespace", f.options.Namespace)
-	if err := manager.Run(ctx, cfg, f.options, f.domains); err != nil {
+	if err := manager.Run(ctx, cfg, f.options, enabled); err != nil {
 		log.Error(err, "Stopped because of a failure")
 		return &failure{err: err, logged: true}
 	}

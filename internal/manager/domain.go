@@ -11,13 +11,18 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime"
 	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/modelplane/modelplane/internal/admission"
 )
 
 // Domain is one group of kinds that can be enabled on its own.
 type Domain struct {
 	Name        string
 	AddToScheme func(*runtime.Scheme) error
-	Setup       func(ctx context.Context, mgr ctrl.Manager, o SetupOptions) error
+	// Setup adds the domain's controllers; nil when it has none.
+	Setup func(ctx context.Context, mgr ctrl.Manager, o SetupOptions) error
+	// Admission is the kinds whose webhooks are served.
+	Admission []admission.Kind
 }
 
 // SetupOptions is what a domain needs to know about the process.

@@ -16,6 +16,7 @@ import (
 	"net/http"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -26,10 +27,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
-	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/conversion"
 
+	"github.com/modelplane/modelplane/internal/admission"
 	"github.com/modelplane/modelplane/internal/certs"
+	"github.com/modelplane/modelplane/internal/engine"
 	"github.com/modelplane/modelplane/internal/version"
 )
 
@@ -39,6 +42,9 @@ import (
 // +kubebuilder:rbac:groups="",resources=events,verbs=create;patch
 // +kubebuilder:rbac:groups=authentication.k8s.io,resources=tokenreviews,verbs=create
 // +kubebuilder:rbac:groups=authorization.k8s.io,resources=subjectaccessreviews,verbs=create
+
+// maxConversion bounds a request for conversion. The API server sends whole lists in one request.
+const maxConversion = 256 << 20
 
 // Run serves the domains until the context ends, which is a clean stop, or something fails, which is an error. Losing
 // the lease is a failure: the caller ends the process, so that nothing half-led goes on.
@@ -56,7 +62,21 @@ func Run(ctx context.Context, cfg *rest.Config, opts Options, domains []Domain) 
 	if err != nil {
 		return err
 	}
+	if err := addDomains(ctx, mgr, server, opts, domains); err != nil {
+		return err
+	}
+	return start(ctx, mgr, keeper, opts.ShutdownTimeout)
+}
+
+// addDomains registers webhooks and controllers. Conversion is served for every kind in the scheme, enabled or not,
+// since the API server cannot even list a kind that nobody converts.
+func addDomains(ctx context.Context, mgr ctrl.Manager, server *drainingServer, opts Options, domains []Domain) error {
+	convert := conversion.NewWebhookHandler(mgr.GetScheme(), mgr.GetConverterRegistry())
+	server.Register("/convert", http.MaxBytesHandler(convert, maxConversion))
 	for _, d := range domains {
+		if err := admission.Register(server, mgr.GetScheme(), d.Admission...); err != nil {
+			return fmt.Errorf("set up the webhooks of %s: %w", d.Name, err)
+		}
 		if d.Setup == nil {
 			continue
 		}
@@ -64,12 +84,12 @@ func Run(ctx context.Context, cfg *rest.Config, opts Options, domains []Domain) 
 			return fmt.Errorf("set up %s: %w", d.Name, err)
 		}
 	}
-	return start(ctx, mgr, keeper)
+	return nil
 }
 
 // start runs the manager with the certificates beside it. These come first and go last: the manager's own caches may
 // wait for a conversion webhook, and requests in flight are answered to the end.
-func start(ctx context.Context, mgr ctrl.Manager, keeper *certs.Keeper) error {
+func start(ctx context.Context, mgr ctrl.Manager, keeper *certs.Keeper, grace time.Duration) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	keeping, release := context.WithCancel(context.WithoutCancel(ctx))
@@ -82,7 +102,7 @@ func start(ctx context.Context, mgr ctrl.Manager, keeper *certs.Keeper) error {
 		}
 		kept <- err
 	}()
-	err := mgr.Start(ctx)
+	err := engine.Start(ctx, mgr, grace)
 	release()
 	if failure := <-kept; failure != nil {
 		return errors.Join(err, context.Cause(ctx))
@@ -171,7 +191,7 @@ func tlsOptions(opts Options, get func(*tls.ClientHelloInfo) (*tls.Certificate, 
 	}}
 }
 
-// metricsOptions asks the API server who may read metrics: a token is reviewed, then its right to get the path.
+// metricsOptions serves metrics over TLS to those whom the gate lets through.
 func metricsOptions(opts Options, get func(*tls.ClientHelloInfo) (*tls.Certificate, error)) metricsserver.Options {
 	if disabled(opts.MetricsAddress) {
 		return metricsserver.Options{BindAddress: off}
@@ -182,7 +202,7 @@ func metricsOptions(opts Options, get func(*tls.ClientHelloInfo) (*tls.Certifica
 	return metricsserver.Options{
 		BindAddress:    opts.MetricsAddress,
 		SecureServing:  true,
-		FilterProvider: filters.WithAuthenticationAndAuthorization,
+		FilterProvider: newGate,
 		CertDir:        opts.MetricsCertDir,
 		TLSOpts:        tlsOptions(opts, get),
 	}
