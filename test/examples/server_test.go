@@ -5,6 +5,7 @@ package examples
 import (
 	"context"
 	"crypto/tls"
+	"fmt"
 	"net"
 	"strconv"
 	"strings"
@@ -13,12 +14,14 @@ import (
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/conversion"
 
+	"github.com/modelplane/modelplane/api/serving/v1beta1"
 	"github.com/modelplane/modelplane/charts"
 	"github.com/modelplane/modelplane/internal/admission"
 	"github.com/modelplane/modelplane/internal/testkit"
@@ -36,6 +39,7 @@ func TestOnAServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	c = client.WithFieldValidation(c, metav1.FieldValidationStrict)
+	refuses(t, c, cluster.Namespace(t))
 	for _, dir := range []string{ours, theirs} {
 		t.Run(strings.Trim(dir, "./"), func(t *testing.T) {
 			manifests, namespace := read(t, dir), cluster.Namespace(t)
@@ -44,6 +48,23 @@ func TestOnAServer(t *testing.T) {
 			}
 		})
 	}
+}
+
+// refuses waits until the webhooks are asked, without which the rest would prove less than it says.
+func refuses(t *testing.T, c client.Client, namespace string) {
+	t.Helper()
+	wrong := &unstructured.Unstructured{}
+	wrong.SetGroupVersionKind(v1beta1.GroupVersion.WithKind("InferenceService"))
+	wrong.SetNamespace(namespace)
+	wrong.SetName("misspelt")
+	wrong.Object["spec"] = map[string]any{"predictor": map[string]any{"containers": []any{map[string]any{"name": "a", "imagee": "b"}}}}
+	testkit.Eventually(t, 30*time.Second, "the webhooks to be asked", func() error {
+		err := c.Create(t.Context(), wrong.DeepCopy(), client.DryRunAll)
+		if err == nil || !strings.Contains(err.Error(), "spec.predictor.containers[0].imagee: unknown field") {
+			return fmt.Errorf("creating an object with an unknown field in a template returned %v", err)
+		}
+		return nil
+	})
 }
 
 // kept creates an object, compares what is stored and removes it again, since others may have the same name.
