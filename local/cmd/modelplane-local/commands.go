@@ -174,13 +174,29 @@ func refuseOtherCluster(c *cluster.Cluster, env string) error {
 
 // usage says what a person can do next.
 func usage(c *cluster.Cluster) {
-	fmt.Fprintf(c.Out, "\nTo use it:\n\n")
-	fmt.Fprintf(c.Out, "  export KUBECONFIG=%s\n", c.Kubeconfig())
+	fmt.Fprintf(c.Out, "\nTo use it:\n\n  export KUBECONFIG=%s\n", c.Kubeconfig())
 	if _, err := exec.LookPath("kubectl"); err != nil {
 		fmt.Fprintf(c.Out, "  export PATH=$PATH:%s\n", c.BinDir())
 	}
 	if c.Manager == nil {
-		fmt.Fprintf(c.Out, "  kubectl get namespaces\n")
+		fmt.Fprintf(c.Out, "  kubectl get namespaces\n\n`modelplane-local down` ends it.\n")
 		return
 	}
+	fmt.Fprint(c.Out, managerUsage)
 }
+
+// managerUsage shows one manifest that is accepted and one that is refused with a reason.
+const managerUsage = `  kubectl get crds
+
+This is accepted:
+
+  echo '{"apiVersion": "serving.kserve.io/v1beta1", "kind": "InferenceService", "metadata": {"name": "iris"},
+    "spec": {"predictor": {"model": {"modelFormat": {"name": "sklearn"}, "storageUri": "gs://models/iris"}}}}' | kubectl apply -f -
+  kubectl get models
+
+This is refused, with the field and the reason:
+
+  echo '{"apiVersion": "serving.kserve.io/v1beta1", "kind": "InferenceService", "metadata": {"name": "wine"},
+    "spec": {"predictor": {"containers": [{"name": "main", "image": "wine", "livenessProbe": {"httpGett": {}}}]}}}' | kubectl apply -f -
+
+There is no node yet, so no pod runs. ` + "`make down` ends it all.\n"

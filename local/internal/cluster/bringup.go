@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -30,20 +31,29 @@ type waiting struct {
 	gone  <-chan error
 }
 
-// stage starts what does not run as it should and waits for the whole stage.
-func (b *bringUp) stage(ctx context.Context, names []string) error {
-	specs := b.specs(b.pki, b.state)
-	var stage []spec
-	for _, name := range names {
-		stage = append(stage, specs[name])
+// endOutdated ends what runs in another way than it should, last started first: a store that goes before
+// its clients waits for them.
+func (b *bringUp) endOutdated(ctx context.Context, specs map[string]spec) error {
+	for _, name := range slices.Backward(processNames) {
+		s, wanted := specs[name]
+		rec, err := readRecord(b.Dir, name)
+		if !wanted || err != nil || !rec.alive() || rec.Digest == s.digest() {
+			continue
+		}
+		start := time.Now()
+		if _, err := stop(ctx, b.Dir, name); err != nil {
+			return err
+		}
+		b.say(name, "ended in %s, because its configuration changed", elapsed(start))
 	}
-	return b.run(ctx, stage)
+	return nil
 }
 
-func (b *bringUp) run(ctx context.Context, stage []spec) error {
+// stage starts what does not run as it should and waits for the whole stage.
+func (b *bringUp) stage(ctx context.Context, specs map[string]spec, names []string) error {
 	var all []waiting
-	for _, s := range stage {
-		w, err := b.start(ctx, s)
+	for _, name := range names {
+		w, err := b.start(specs[name])
 		if err != nil {
 			return err
 		}
@@ -57,16 +67,10 @@ func (b *bringUp) run(ctx context.Context, stage []spec) error {
 	return nil
 }
 
-func (b *bringUp) start(ctx context.Context, s spec) (waiting, error) {
+func (b *bringUp) start(s spec) (waiting, error) {
 	w := waiting{spec: s, begun: time.Now()}
-	rec, err := readRecord(b.Dir, s.name)
-	if err == nil && rec.alive() && rec.Digest == s.digest() {
+	if rec, err := readRecord(b.Dir, s.name); err == nil && rec.alive() {
 		return w, nil
-	}
-	if ended, err := stop(ctx, b.Dir, s.name); err != nil {
-		return w, err
-	} else if ended {
-		b.say(s.name, "ended, because its configuration changed")
 	}
 	cmd, err := spawn(b.Dir, b.Executable, s, b.held)
 	if err != nil {

@@ -76,8 +76,15 @@ func (c *Cluster) Up(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	specs, err := c.wanted(run)
+	if err != nil {
+		return err
+	}
+	if err := run.endOutdated(ctx, specs); err != nil {
+		return err
+	}
 	for _, stage := range controlPlaneStages {
-		if err := run.stage(ctx, stage); err != nil {
+		if err := run.stage(ctx, specs, stage); err != nil {
 			return err
 		}
 	}
@@ -85,7 +92,7 @@ func (c *Cluster) Up(ctx context.Context) error {
 		return err
 	}
 	if c.Manager != nil {
-		if err := run.manager(ctx); err != nil {
+		if err := run.manager(ctx, specs); err != nil {
 			return err
 		}
 	}
@@ -120,6 +127,17 @@ func (c *Cluster) prepare(held *lock) (*bringUp, error) {
 		return nil, err
 	}
 	return &bringUp{Cluster: c, pki: p, state: st, held: held}, nil
+}
+
+// wanted is every process that should run. A manager that runs already stays when none is asked for.
+func (c *Cluster) wanted(run *bringUp) (map[string]spec, error) {
+	specs := c.specs(run.pki, run.state)
+	if c.Manager == nil {
+		return specs, nil
+	}
+	s, err := c.managerSpec(run.state)
+	specs[nameManager] = s
+	return specs, err
 }
 
 // elapsed is rounded the way a person would say it.

@@ -5,9 +5,7 @@ package cluster
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -22,8 +20,7 @@ type Manager struct {
 	Binary string
 	// CRDs is a file or a directory with the definitions of every kind.
 	CRDs string
-	// Webhooks is a file or a directory with the webhook configurations. The manager puts its own
-	// address and authority into them, because there is no Service to reach it by.
+	// Webhooks is a file or a directory with the webhook configurations.
 	Webhooks string
 	// Namespace is where the manager keeps its own objects.
 	Namespace string
@@ -44,7 +41,7 @@ func (c *Cluster) managerSpec(st *state) (spec, error) {
 	}
 	inputs := []string{c.Kubeconfig()}
 	for _, from := range []string{m.CRDs, m.Webhooks} {
-		files, err := manifests(from)
+		files, err := manifestFiles(from)
 		if err != nil {
 			return spec{}, err
 		}
@@ -70,91 +67,78 @@ func (c *Cluster) managerSpec(st *state) (spec, error) {
 
 func managerProbe(st *state) probe { return probe{url: st.local("http", portHealth) + "/readyz"} }
 
-// manager applies what the manager needs and starts it. While it already runs as it should, nothing is
-// applied: the running manager has completed the webhook configurations, and applying the bare ones
-// again would undo that for a moment.
-func (b *bringUp) manager(ctx context.Context) error {
-	s, err := b.managerSpec(b.state)
-	if err != nil {
-		return err
-	}
-	rec, err := readRecord(b.Dir, nameManager)
-	if err != nil || !rec.alive() || rec.Digest != s.digest() {
-		if _, err := stop(ctx, b.Dir, nameManager); err != nil {
-			return err
-		}
+// manager applies what the manager needs and starts it. Manifests are inputs of the manager's process, so
+// nothing needs to be applied while it runs as it should.
+func (b *bringUp) manager(ctx context.Context, specs map[string]spec) error {
+	if rec, err := readRecord(b.Dir, nameManager); err != nil || !rec.alive() {
 		if err := b.install(ctx); err != nil {
 			return err
 		}
 	}
-	return b.run(ctx, []spec{s})
+	return b.stage(ctx, specs, []string{nameManager})
 }
 
-// install puts definitions, namespace and webhook configurations into the cluster. The configurations
-// are replaced rather than merged, since an earlier manager has rewritten how they are reached.
+// install puts definitions, namespace and webhook configurations into the cluster.
 func (b *bringUp) install(ctx context.Context) error {
-	m := b.Manager
-	namespace := "apiVersion: v1\nkind: Namespace\nmetadata:\n  name: " + m.Namespace + "\n"
-	steps := []struct {
-		say   string
-		skip  bool
-		stdin string
-		args  []string
-	}{
-		{"definitions", m.CRDs == "", "", append([]string{"apply"}, source(m.CRDs)...)},
-		{"definitions established", m.CRDs == "", "", []string{"wait", "--for=condition=Established", "--timeout=60s", "crd", "--all"}},
-		{"namespace", false, namespace, []string{"apply", "-f", "-"}},
-		{"webhooks", m.Webhooks == "", "", append([]string{"replace", "--force"}, source(m.Webhooks)...)},
+	url := b.state.local("https", portWebhook)
+	definitions, err := localManifests(b.Manager.CRDs, url)
+	if err != nil {
+		return err
 	}
-	for _, step := range steps {
-		if step.skip {
-			continue
-		}
-		start := time.Now()
-		out, err := b.kubectl(ctx, step.stdin, step.args...)
-		if err != nil {
-			return fmt.Errorf("%s: %w", step.say, err)
-		}
-		b.say(step.say, "%d applied in %s", strings.Count(out, "\n"), elapsed(start))
+	webhooks, err := localManifests(b.Manager.Webhooks, url)
+	if err != nil {
+		return err
 	}
-	return nil
+	namespace := fmt.Sprintf("apiVersion: v1\nkind: Namespace\nmetadata:\n  name: %s\n", b.Manager.Namespace)
+	if err := b.applyDefinitions(ctx, definitions); err != nil {
+		return err
+	}
+	if _, err := b.apply(ctx, "namespace", []byte(namespace)); err != nil {
+		return err
+	}
+	_, err = b.apply(ctx, "webhooks", webhooks)
+	return err
+}
+
+// applyDefinitions also waits for new definitions to be served, since the manager looks for them.
+func (b *bringUp) applyDefinitions(ctx context.Context, manifests []byte) error {
+	changed, err := b.apply(ctx, "definitions", manifests)
+	if err != nil || changed == 0 {
+		return err
+	}
+	_, err = b.kubectl(ctx, manifests, "wait", "--for=condition=Established", "--timeout=60s", "-f", "-")
+	return err
+}
+
+// apply returns how many objects were new or different.
+func (b *bringUp) apply(ctx context.Context, what string, manifests []byte) (int, error) {
+	if len(manifests) == 0 {
+		return 0, nil
+	}
+	start := time.Now()
+	out, err := b.kubectl(ctx, manifests, "apply", "-f", "-")
+	if err != nil {
+		return 0, fmt.Errorf("applying %s: %w", what, err)
+	}
+	lines := strings.Split(strings.TrimSpace(out), "\n")
+	changed := 0
+	for _, line := range lines {
+		if !strings.HasSuffix(line, " unchanged") {
+			changed++
+		}
+	}
+	b.say(what, "%d applied (%d changed) in %s", len(lines), changed, elapsed(start))
+	return changed, nil
 }
 
 // kubectl runs the linked-in kubectl against this cluster only, whatever the environment says.
-func (b *bringUp) kubectl(ctx context.Context, stdin string, args ...string) (string, error) {
+func (b *bringUp) kubectl(ctx context.Context, stdin []byte, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, b.Executable, append([]string{"kubectl", "--kubeconfig=" + b.Kubeconfig()}, args...)...)
-	cmd.Stdin = strings.NewReader(stdin)
+	cmd.Stdin = bytes.NewReader(stdin)
 	var out, problems bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &problems
 	if err := cmd.Run(); err != nil {
 		return "", fmt.Errorf("kubectl %s: %w\n%s", args[0], err, strings.TrimSpace(problems.String()))
 	}
 	return out.String(), nil
-}
-
-// source is how kubectl is told to read a path: a directory with a kustomization is built, others are
-// read file by file.
-func source(path string) []string {
-	if _, err := os.Stat(filepath.Join(path, "kustomization.yaml")); err == nil {
-		return []string{"-k", path}
-	}
-	return []string{"-f", path}
-}
-
-// manifests lists the files of a path in a fixed order.
-func manifests(path string) ([]string, error) {
-	if path == "" {
-		return nil, nil
-	}
-	var files []string
-	err := filepath.WalkDir(path, func(p string, d fs.DirEntry, err error) error {
-		if err == nil && !d.IsDir() {
-			files = append(files, p)
-		}
-		return err
-	})
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%w; `make generate` writes the manifests", err)
-	}
-	return files, err
 }
