@@ -7,6 +7,7 @@ package chart
 
 import (
 	"fmt"
+	"maps"
 	"path"
 	"strings"
 
@@ -104,4 +105,20 @@ func execute(dir string, r Release) (map[string]string, error) {
 		return nil, err
 	}
 	return engine.Engine{Strict: true}.Render(loaded, values)
+}
+
+// WithoutHelm takes away from an object what only means something to Helm: its labels and its policies.
+func WithoutHelm(object *unstructured.Unstructured) {
+	for field, set := range map[string]func(map[string]string){
+		"labels": object.SetLabels, "annotations": object.SetAnnotations,
+	} {
+		values, _, _ := unstructured.NestedStringMap(object.Object, "metadata", field)
+		maps.DeleteFunc(values, func(key, value string) bool {
+			return strings.HasPrefix(key, "helm.sh/") || key == "app.kubernetes.io/managed-by" && value == "Helm"
+		})
+		set(values)
+		if len(values) == 0 {
+			unstructured.RemoveNestedField(object.Object, "metadata", field)
+		}
+	}
 }

@@ -118,6 +118,31 @@
   - watch
 {{- end -}}
 
+{{/* What it needs beyond that to serve serving. */}}
+{{- define "modelplane.rules.domain.serving" -}}
+
+{{- end -}}
+
+{{/* What it needs beyond that to serve modelmesh. */}}
+{{- define "modelplane.rules.domain.modelmesh" -}}
+
+{{- end -}}
+
+{{/* What it needs beyond that to serve modelregistry. */}}
+{{- define "modelplane.rules.domain.modelregistry" -}}
+
+{{- end -}}
+
+{{/* What it needs beyond that to serve maas. */}}
+{{- define "modelplane.rules.domain.maas" -}}
+
+{{- end -}}
+
+{{/* What it needs beyond that to serve mlflow. */}}
+{{- define "modelplane.rules.domain.mlflow" -}}
+
+{{- end -}}
+
 {{/* Looking at every kind. */}}
 {{- define "modelplane.rules.view" -}}
 - apiGroups:
@@ -393,12 +418,35 @@
   - update
 {{- end -}}
 
-{{/* Asked before an object is stored. */}}
-{{- define "modelplane.webhooks.validating" -}}
-
-{{- end -}}
-
-{{/* Asked for defaults. There are none. */}}
-{{- define "modelplane.webhooks.mutating" -}}
-
+{{/* The domain of each CustomResourceDefinition, by its name. */}}
+{{- define "modelplane.domains" -}}
+aihubs.components.platform.opendatahub.io: modelregistry
+aitenants.maas.opendatahub.io: maas
+catalogs.aihub.opendatahub.io: modelregistry
+clusterservingruntimes.serving.kserve.io: serving
+clusterstoragecontainers.serving.kserve.io: serving
+configs.maas.opendatahub.io: maas
+externalmodels.inference.opendatahub.io: maas
+externalmodels.maas.opendatahub.io: maas
+externalproviders.inference.opendatahub.io: maas
+inferencegraphs.serving.kserve.io: serving
+inferenceservices.serving.kserve.io: serving
+llminferenceserviceconfigs.serving.kserve.io: serving
+llminferenceservices.serving.kserve.io: serving
+localmodelcaches.serving.kserve.io: serving
+localmodelnamespacecaches.serving.kserve.io: serving
+localmodelnodegroups.serving.kserve.io: serving
+localmodelnodes.serving.kserve.io: serving
+maasauthpolicies.maas.opendatahub.io: maas
+maasmodelrefs.maas.opendatahub.io: maas
+maassubscriptions.maas.opendatahub.io: maas
+maastenantconfigs.maas.opendatahub.io: maas
+mlflowconfigs.mlflow.kubeflow.org: mlflow
+mlflowoperators.components.platform.opendatahub.io: mlflow
+mlflows.mlflow.opendatahub.io: mlflow
+modelregistries.modelregistry.opendatahub.io: modelregistry
+predictors.serving.kserve.io: modelmesh
+servingruntimes.serving.kserve.io: serving
+tenants.maas.opendatahub.io: maas
+trainedmodels.serving.kserve.io: serving
 {{- end -}}

@@ -65,3 +65,12 @@ cert-manager.io/inject-ca-from: {{ printf "%s/%s-webhook" .Release.Namespace (in
 {{- printf "%dMiB" (div (mul (trimSuffix "Gi" $limit | int) 1024 9) 10) -}}
 {{- end -}}
 {{- end -}}
+
+{{/* Whether a CustomResourceDefinition belongs to an enabled domain: "true" or empty. Called with a list of the context
+and the name of the definition. */}}
+{{- define "modelplane.enabled" -}}
+{{- $root := first . -}}
+{{- if has (get (include "modelplane.domains" $root | fromYaml) (last .)) $root.Values.enable -}}
+true
+{{- end -}}
+{{- end -}}

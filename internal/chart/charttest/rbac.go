@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package charttest puts parts of the chart onto a test API server, so that other rooms can prove that the permissions
+// it grants are enough for them. Only tests may import it.
+package charttest
+
+import (
+	"context"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	k8sruntime "k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/modelplane/modelplane/internal/chart"
+	"github.com/modelplane/modelplane/internal/testkit"
+)
+
+// rbacKinds are the objects of a release that decide what the manager may do.
+var rbacKinds = []string{"ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"}
+
+// Dir is the folder of the chart.
+func Dir() string {
+	_, here, _, _ := runtime.Caller(0)
+	return filepath.Join(filepath.Dir(here), "..", "..", "..", "charts", "modelplane")
+}
+
+// Render returns the objects of a release and fails the test when the chart cannot be rendered.
+func Render(t testing.TB, release chart.Release) []chart.Object {
+	t.Helper()
+	objects, err := chart.Render(Dir(), release)
+	if err != nil {
+		t.Fatalf("rendering the chart: %v", err)
+	}
+	return objects
+}
+
+// RBAC creates the account and the roles of a release in the namespace and returns the account's configuration, with a
+// token from the server. The cluster-wide role is extended by the extra rules, for controllers that the chart does not
+// know, such as those of tests. Everything is removed at the end of the test.
+//
+// The release is named after the end of the namespace's name, so that tests can run side by side.
+func RBAC(t testing.TB, cluster *testkit.Cluster, namespace string, extra ...rbacv1.PolicyRule) *rest.Config {
+	t.Helper()
+	account, name := "", "rbac-"+namespace[strings.LastIndex(namespace, "-")+1:]
+	for _, o := range Render(t, chart.Release{Name: name, Namespace: namespace}) {
+		if !slices.Contains(rbacKinds, o.GetKind()) {
+			continue
+		}
+		var object client.Object = o.Unstructured
+		switch {
+		case o.GetKind() == "ServiceAccount":
+			account = o.GetName()
+		case o.GetKind() == "ClusterRole" && o.Template == "rbac.yaml":
+			role := &rbacv1.ClusterRole{}
+			if err := k8sruntime.DefaultUnstructuredConverter.FromUnstructured(o.Object, role); err != nil {
+				t.Fatalf("reading ClusterRole %s: %v", o.GetName(), err)
+			}
+			role.Rules = append(role.Rules, extra...)
+			object = role
+		}
+		create(t, cluster, object)
+	}
+	return cluster.ServiceAccountConfig(t, namespace, account)
+}
+
+func create(t testing.TB, cluster *testkit.Cluster, object client.Object) {
+	t.Helper()
+	if err := cluster.Client().Create(context.Background(), object); err != nil {
+		t.Fatalf("creating %s %s: %v", object.GetObjectKind().GroupVersionKind().Kind, object.GetName(), err)
+	}
+	t.Cleanup(func() {
+		err := cluster.Client().Delete(context.Background(), object)
+		if client.IgnoreNotFound(err) != nil {
+			t.Errorf("removing %s: %v", object.GetName(), err)
+		}
+	})
+}
