@@ -102,7 +102,7 @@ func (f *managerFlags) check() error {
 	if f.domains, err = manager.Select(domains(), f.enable); err != nil {
 		return err
 	}
-	if f.handler, err = newLogHandler(os.Stderr, f.logLevel, f.logFormat); err != nil {
+	if f.handler, err = manager.NewLogHandler(os.Stderr, f.logLevel, f.logFormat); err != nil {
 		return err
 	}
 	if f.burst < 1 {

@@ -99,6 +99,9 @@ func New(cfg *rest.Config, opts Options) (*Keeper, error) {
 		}
 	}
 	metav1.AddMetaToScheme(scheme)
+	cfg = rest.CopyConfig(cfg)
+	// The API server warns of a TLS Secret that is still empty, which is how ours begins.
+	cfg.WarningHandlerWithContext = rest.NoWarnings{}
 	mapper := newMapper()
 	live, err := client.New(cfg, client.Options{Scheme: scheme, Mapper: mapper})
 	if err != nil {

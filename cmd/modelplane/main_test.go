@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+
+	"github.com/modelplane/modelplane/internal/testkit"
+	"github.com/modelplane/modelplane/internal/version"
+)
+
+// asCommand makes the test binary behave as modelplane itself, for tests that need a process.
+const asCommand = "TEST_AS_MODELPLANE"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asCommand) != "" {
+		main()
+		return
+	}
+	testkit.Main(m)
+}
+
+// TestWrongCallsAreOneLine: exit code 2, one line that says what to do, nothing else.
+func TestWrongCallsAreOneLine(t *testing.T) {
+	for _, c := range []struct {
+		args []string
+		env  map[string]string
+		want string
+	}{
+		{args: []string{"nonsense"}, want: `unknown command "nonsense"`},
+		{args: []string{"manager", "--nonsense"}, want: "unknown flag: --nonsense"},
+		{args: []string{"manager", "more"}, want: `unknown command "more"`},
+		{args: []string{"manager", "--workers=many"}, want: "--workers"},
+		{args: []string{"manager", "--workers=0"}, want: "--workers must be at least 1"},
+		{args: []string{"manager", "--enable=serving,servin"}, want: `no domain "servin"; choose from serving, modelmesh, modelregistry, maas, mlflow`},
+		{args: []string{"manager"}, env: map[string]string{"MODELPLANE_ENABLE": "x"}, want: `no domain "x"`},
+		{args: []string{"manager"}, env: map[string]string{"MODELPLANE_WEBHOOK_PORT": "x"}, want: "MODELPLANE_WEBHOOK_PORT"},
+		{args: []string{"manager", "--profiling-bind-address=:6060"}, want: "--profiling-allow-remote"},
+		{args: []string{"manager", "--log-level=loud"}, want: "--log-level"},
+		{args: []string{"manager", "--log-format=xml"}, want: "--log-format"},
+		{args: []string{"manager", "--kube-api-burst=0"}, want: "--kube-api-burst"},
+		{args: []string{"version", "--output=xml"}, want: "--output"},
+	} {
+		t.Run(strings.Join(c.args, " "), func(t *testing.T) {
+			for name, value := range c.env {
+				t.Setenv(name, value)
+			}
+			var stderr, stdout bytes.Buffer
+			root := newRoot()
+			root.SetOut(&stdout)
+			root.SetErr(&stdout)
+			if code := execute(root, c.args, &stderr); code != exitUsage {
+				t.Errorf("exit code %d, want %d", code, exitUsage)
+			}
+			got := stderr.String()
+			if !strings.Contains(got, c.want) || strings.Count(got, "\n") != 1 || stdout.Len() > 0 {
+				t.Errorf("stderr %q, stdout %q; want one line that contains %q", got, &stdout, c.want)
+			}
+		})
+	}
+}
+
+type coded int
+
+func (c coded) Error() string { return "refused" }
+func (c coded) ExitCode() int { return int(c) }
+
+func TestExitCodes(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		err    error
+		code   int
+		stderr string
+	}{
+		{name: "fine"},
+		{name: "failed", err: errors.New("no luck\nat all"), code: exitFailed, stderr: "modelplane: no luck; at all\n"},
+		{name: "already in the log", err: &failure{err: errors.New("no luck"), logged: true}, code: exitFailed},
+		{name: "a code of its own", err: coded(7), code: 7, stderr: "modelplane: refused\n"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			root := newRoot()
+			root.AddCommand(&cobra.Command{Use: "try", RunE: func(*cobra.Command, []string) error { return c.err }})
+			var stderr bytes.Buffer
+			if code := execute(root, []string{"try"}, &stderr); code != c.code || stderr.String() != c.stderr {
+				t.Errorf("exit code %d, stderr %q; want %d, %q", code, &stderr, c.code, c.stderr)
+			}
+		})
+	}
+}
+
+func TestEnvironmentStandsInForFlags(t *testing.T) {
+	var f managerFlags
+	command := &cobra.Command{}
+	f.register(command)
+	if err := command.ParseFlags([]string{"--workers=3"}); err != nil {
+		t.Fatal(err)
+	}
+	env := map[string]string{
+		"MODELPLANE_WORKERS": "7", "MODELPLANE_ENABLE": "maas,mlflow", "MODELPLANE_SHUTDOWN_DELAY": "9s",
+		"MODELPLANE_LEADER_ELECT": "false", "WORKERS": "8",
+	}
+	if err := fromEnv(command.Flags(), func(name string) (string, bool) { v, ok := env[name]; return v, ok }); err != nil {
+		t.Fatal(err)
+	}
+	if f.options.Workers != 3 {
+		t.Errorf("workers = %d, want the flag to win over the environment", f.options.Workers)
+	}
+	if got := strings.Join(f.enable, " "); got != "maas mlflow" || f.options.ShutdownDelay.String() != "9s" || f.options.LeaderElection {
+		t.Errorf("enable %q, delay %s, leader election %v: the environment was not read", got, f.options.ShutdownDelay, f.options.LeaderElection)
+	}
+}
+
+func TestOwnNamespace(t *testing.T) {
+	file := func(content string, err error) func(string) ([]byte, error) {
+		return func(string) ([]byte, error) { return []byte(content), err }
+	}
+	env := func(value string) func(string) string { return func(string) string { return value } }
+	for _, c := range []struct {
+		name, env string
+		file      func(string) ([]byte, error)
+		want      string
+	}{
+		{"the environment", "from-env", file("from-file", nil), "from-env"},
+		{"the pod", "", file("from-file\n", nil), "from-file"},
+		{"neither", "", file("", os.ErrNotExist), "modelplane-system"},
+	} {
+		if got := ownNamespace(env(c.env), c.file); got != c.want {
+			t.Errorf("%s: %q, want %q", c.name, got, c.want)
+		}
+	}
+}
+
+func TestVersion(t *testing.T) {
+	for _, output := range []string{"text", "json"} {
+		root := newRoot()
+		var stdout bytes.Buffer
+		root.SetOut(&stdout)
+		if code := execute(root, []string{"version", "-o", output}, &stdout); code != 0 {
+			t.Fatalf("exit code %d: %s", code, &stdout)
+		}
+		if output == "text" {
+			if got := stdout.String(); got != version.Get().String()+"\n" {
+				t.Errorf("version printed %q", got)
+			}
+			continue
+		}
+		var info version.Info
+		if err := json.Unmarshal(stdout.Bytes(), &info); err != nil || info != version.Get() {
+			t.Errorf("version printed %s (%v)", &stdout, err)
+		}
+	}
+}

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/modelplane/modelplane/internal/testkit"
+)
+
+const patience = 60 * time.Second
+
+// process is the real command, against the real API server.
+type process struct {
+	t      *testing.T
+	cmd    *exec.Cmd
+	health string
+	ended  chan struct{}
+	log    lines
+}
+
+// lines collects what a process writes.
+type lines struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.Write(p)
+}
+
+func (l *lines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.String()
+}
+
+func start(t *testing.T, args ...string) *process {
+	t.Helper()
+	cluster := testkit.Start(t)
+	port := testkit.FreePort(t)
+	p := &process{t: t, health: fmt.Sprintf("127.0.0.1:%d", testkit.FreePort(t)), ended: make(chan struct{})}
+	p.cmd = exec.Command(os.Args[0], append([]string{"manager",
+		"--kubeconfig=" + cluster.Kubeconfig(), "--namespace=" + cluster.Namespace(t),
+		"--webhook-host=127.0.0.1", fmt.Sprintf("--webhook-port=%d", port), fmt.Sprintf("--webhook-url=https://127.0.0.1:%d", port),
+		"--health-probe-bind-address=" + p.health, "--metrics-bind-address=0",
+	}, args...)...)
+	p.cmd.Env = append(os.Environ(), asCommand+"=1")
+	p.cmd.Stderr, p.cmd.Stdout = &p.log, &p.log
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() { defer close(p.ended); _ = p.cmd.Wait() }()
+	t.Cleanup(func() {
+		_ = p.cmd.Process.Kill()
+		<-p.ended
+		if t.Failed() {
+			t.Logf("the process wrote:\n%s", &p.log)
+		}
+	})
+	return p
+}
+
+func (p *process) ready() {
+	p.t.Helper()
+	testkit.Eventually(p.t, patience, "the process to be ready", func() error {
+		select {
+		case <-p.ended:
+			p.t.Fatalf("the process ended: %s", p.cmd.ProcessState)
+		default:
+		}
+		resp, err := http.Get("http://" + p.health + "/readyz")
+		if err != nil {
+			return err
+		}
+		defer resp.Body.Close()
+		if resp.StatusCode != http.StatusOK {
+			return errors.New(resp.Status)
+		}
+		return nil
+	})
+}
+
+func (p *process) signal(s os.Signal) {
+	p.t.Helper()
+	if err := p.cmd.Process.Signal(s); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+func (p *process) exitCode() int {
+	p.t.Helper()
+	select {
+	case <-p.ended:
+		return p.cmd.ProcessState.ExitCode()
+	case <-time.After(patience):
+		p.t.Fatal("the process does not end")
+		return -1
+	}
+}
+
+func TestSignalStopsCleanly(t *testing.T) {
+	for _, s := range []os.Signal{syscall.SIGTERM, os.Interrupt} {
+		t.Run(s.String(), func(t *testing.T) {
+			p := start(t, "--shutdown-delay=0s")
+			p.ready()
+			p.signal(s)
+			if code := p.exitCode(); code != 0 {
+				t.Errorf("exit code %d, want 0", code)
+			}
+			if log := p.log.String(); !strings.Contains(log, `"msg":"Stopped"`) {
+				t.Error("the log does not say that the process stopped")
+			}
+			if n := strings.Count(p.log.String(), "\n"); n > 12 {
+				t.Errorf("%d lines for a start and a stop, want the log to be quiet", n)
+			}
+			for line := range strings.Lines(p.log.String()) {
+				if !strings.HasPrefix(line, "{") {
+					t.Errorf("a line that is not structured: %s", line)
+				}
+				if strings.Contains(line, `"level":"error"`) || strings.Contains(line, `"level":"warn"`) {
+					t.Errorf("a healthy run complains: %s", line)
+				}
+			}
+		})
+	}
+}
+
+func TestSecondSignalEndsAtOnce(t *testing.T) {
+	p := start(t, "--shutdown-delay=10m", "--shutdown-timeout=20m")
+	p.ready()
+	p.signal(syscall.SIGTERM)
+	testkit.Eventually(t, patience, "the first signal to be noticed", func() error {
+		resp, err := http.Get("http://" + p.health + "/readyz")
+		if err != nil {
+			return err
+		}
+		defer resp.Body.Close()
+		if resp.StatusCode == http.StatusOK {
+			return errors.New("still ready")
+		}
+		return nil
+	})
+	begin := time.Now()
+	p.signal(syscall.SIGTERM)
+	if code := p.exitCode(); code != exitFailed || time.Since(begin) > 5*time.Second {
+		t.Errorf("exit code %d after %s, want %d at once", code, time.Since(begin), exitFailed)
+	}
+}
+
+func TestUnreadableKubeconfigIsAFailure(t *testing.T) {
+	p := start(t, "--kubeconfig="+t.TempDir()+"/missing")
+	if code := p.exitCode(); code != exitFailed {
+		t.Errorf("exit code %d, want %d", code, exitFailed)
+	}
+	if log := p.log.String(); !strings.Contains(log, "kubeconfig") || strings.Count(log, "\n") != 1 {
+		t.Errorf("the process wrote %q, want one line about the kubeconfig", log)
+	}
+}
