@@ -161,7 +161,7 @@ func TestKubectl(t *testing.T) {
 // the test process closes, which is all the guard can see of its death.
 func TestGuardEndsServersOfADeadProcess(t *testing.T) {
 	assets := t.TempDir()
-	if err := os.WriteFile(filepath.Join(assets, "server"), []byte("#!/bin/sh\nexec sleep 600\n"), 0o700); err != nil {
+	if err := os.WriteFile(filepath.Join(assets, "server"), []byte("#!/bin/sh\nexec sleep 30\n"), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	procs, err := newProcesses(assets)

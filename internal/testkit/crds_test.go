@@ -4,6 +4,7 @@ package testkit
 
 import (
 	"testing"
+	"time"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -11,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // widgetCRD defines a kind for tests, in two versions, with a status.
@@ -52,6 +54,15 @@ func TestInstallAndRemoveCRDs(t *testing.T) {
 	crd := widgetCRD()
 	for round := range 3 {
 		cluster.InstallCRDs(t, crd)
+		var live apiextensionsv1.CustomResourceDefinition
+		if err := cluster.Client().Get(t.Context(), client.ObjectKeyFromObject(crd), &live); err != nil {
+			t.Fatal(err)
+		}
+		for _, condition := range live.Status.Conditions {
+			if age := time.Since(condition.LastTransitionTime.Time); condition.Type == apiextensionsv1.Established && age < time.Minute {
+				t.Errorf("round %d: established for %s as the server sees it; the first create will have to wait", round, age)
+			}
+		}
 		for _, version := range crd.Spec.Versions {
 			obj := widget(namespace, version.Name)
 			obj.SetGroupVersionKind(widgetKind.GroupKind().WithVersion(version.Name))
