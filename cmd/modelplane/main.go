@@ -12,6 +12,8 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/modelplane/modelplane/internal/cli"
 )
 
 // Exit codes: a failed run and a wrong call are different things to scripts and to kubelets.
@@ -31,7 +33,7 @@ func newRoot() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(newManagerCommand(), newVersionCommand())
+	root.AddCommand(newManagerCommand(), cli.NewPlanCommand(newPlanner), newVersionCommand())
 	return root
 }
 

@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/modelplane/modelplane/cmd/modelplane/domains"
 	"github.com/modelplane/modelplane/internal/certs"
 	"github.com/modelplane/modelplane/internal/engine"
 	"github.com/modelplane/modelplane/internal/manager"
@@ -34,7 +35,6 @@ type managerFlags struct {
 	options             manager.Options
 
 	// Understood by check.
-	domains []manager.Domain
 	handler slog.Handler
 }
 
@@ -61,7 +61,7 @@ func newManagerCommand() *cobra.Command {
 
 func (f *managerFlags) register(command *cobra.Command) {
 	flags, o := command.Flags(), &f.options
-	known := manager.Names(domains())
+	known := domains.Names()
 	flags.StringSliceVar(&f.enable, "enable", known, "domains to serve, separated by commas")
 	flags.StringVar(&o.Namespace, "namespace", "",
 		"the manager's own namespace (default POD_NAMESPACE, the pod's namespace, or "+defaultNamespace+")")
@@ -99,7 +99,7 @@ func (f *managerFlags) check() error {
 	}
 	f.options.CertSource = certs.Source(f.certSource)
 	var err error
-	if f.domains, err = manager.Select(domains(), f.enable); err != nil {
+	if f.enable, err = manager.Wanted(domains.Names(), f.enable); err != nil {
 		return err
 	}
 	if f.handler, err = manager.NewLogHandler(os.Stderr, f.logLevel, f.logFormat); err != nil {
@@ -123,11 +123,15 @@ func (f *managerFlags) run(ctx context.Context) error {
 	cfg.QPS, cfg.Burst = f.qps, f.burst
 	cfg.UserAgent = "modelplane-manager/" + version.Get().Version
 	f.options.Cache = engine.CacheOptions()
-	enabled, err := withKinds(f.domains)
+	all, err := domains.All()
 	if err != nil {
 		return err
 	}
-	log.Info("Starting", "version", version.Get().Version, "domains", manager.Names(f.domains),
+	enabled, err := manager.Select(all, f.enable)
+	if err != nil {
+		return err
+	}
+	log.Info("Starting", "version", version.Get().Version, "domains", manager.Names(enabled),
 		"namespace", f.options.Namespace)
 	if err := manager.Run(ctx, cfg, f.options, enabled); err != nil {
 		log.Error(err, "Stopped because of a failure")

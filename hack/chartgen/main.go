@@ -22,6 +22,7 @@ import (
 	"strings"
 
 	"github.com/modelplane/modelplane/charts"
+	"github.com/modelplane/modelplane/cmd/modelplane/domains"
 )
 
 const (
@@ -48,7 +49,7 @@ func run(check bool) error {
 	if err != nil {
 		return err
 	}
-	all, err := domains()
+	all, err := domains.All()
 	if err != nil {
 		return err
 	}

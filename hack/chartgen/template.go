@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/modelplane/modelplane/internal/engine"
+	"github.com/modelplane/modelplane/internal/manager"
 )
 
 // releaseName stands for a name that only the release knows, and becomes a template expression.
@@ -20,7 +21,7 @@ const (
 )
 
 // generatedTemplate is a template file of definitions that the hand-written templates include.
-func generatedTemplate(all []domain, crds []*apiextensionsv1.CustomResourceDefinition) ([]byte, error) {
+func generatedTemplate(all []manager.Domain, crds []*apiextensionsv1.CustomResourceDefinition) ([]byte, error) {
 	owned, err := owners(all, crds)
 	if err != nil {
 		return nil, err
@@ -67,7 +68,7 @@ func (d definition) write(out *strings.Builder) error {
 }
 
 // managerRules are the permissions of the manager, by what they are needed for.
-func managerRules(all []domain, crds []*apiextensionsv1.CustomResourceDefinition) ([]definition, error) {
+func managerRules(all []manager.Domain, crds []*apiextensionsv1.CustomResourceDefinition) ([]definition, error) {
 	scheme, err := newScheme()
 	if err != nil {
 		return nil, err
@@ -94,12 +95,12 @@ func managerRules(all []domain, crds []*apiextensionsv1.CustomResourceDefinition
 		{"rules.secret", "What it needs to keep its certificates in a Secret.", grantsOf(secret...).rules()},
 	}
 	for _, d := range all {
-		rules, err := engine.Rules(scheme, d.controllers...)
+		rules, err := engine.Rules(scheme, d.Controllers...)
 		if err != nil {
-			return nil, fmt.Errorf("permissions of %s: %w", d.name, err)
+			return nil, fmt.Errorf("permissions of %s: %w", d.Name, err)
 		}
 		_, more := grantsOf(rules...).split(func(one grant) bool { return always[one] })
-		out = append(out, definition{"rules.domain." + d.name, "What it needs beyond that to serve " + d.name + ".", more.rules()})
+		out = append(out, definition{"rules.domain." + d.Name, "What it needs beyond that to serve " + d.Name + ".", more.rules()})
 	}
 	return out, nil
 }

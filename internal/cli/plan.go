@@ -263,4 +263,3 @@ func toMap(obj client.Object, m *manifest) error {
 	m.SetGroupVersionKind(gvk)
 	return nil
 }
-

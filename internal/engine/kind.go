@@ -3,6 +3,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -91,7 +92,8 @@ type Spec struct {
 	// cannot reach (in another namespace, or cluster-scoped ones of a namespaced
 	// object). Such objects get a finalizer.
 	FarReaching bool
-	// Workers is the number of objects handled at the same time. Default 10.
+	// Workers is the number of objects handled at the same time. Default: the
+	// manager's, or else 10.
 	Workers int
 }
 
@@ -129,11 +131,9 @@ func (s *Spec) readyType() string {
 	return s.Ready
 }
 
-func (s *Spec) workers() int {
-	if s.Workers <= 0 {
-		return 10
-	}
-	return s.Workers
+func (s *Spec) workers(managers int) int {
+	const enough = 10
+	return cmp.Or(max(s.Workers, 0), max(managers, 0), enough)
 }
 
 // fieldOwner is the one owner of all fields that a controller applies.

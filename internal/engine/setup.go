@@ -54,7 +54,7 @@ func (c *controllerOf[T, Seen]) setup(ctx context.Context, e *Engine) error {
 	}
 	run, err := controller.New(c.spec.Name, e.mgr, controller.Options{
 		Reconciler:              r,
-		MaxConcurrentReconciles: c.spec.workers(),
+		MaxConcurrentReconciles: c.spec.workers(e.mgr.GetControllerOptions().MaxConcurrentReconciles),
 		ReconciliationTimeout:   reconcileTimeout,
 		RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](shortestPause, longestPause),
 	})

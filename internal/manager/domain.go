@@ -13,16 +13,19 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/modelplane/modelplane/internal/admission"
+	"github.com/modelplane/modelplane/internal/engine"
 )
 
 // Domain is one group of kinds that can be enabled on its own.
 type Domain struct {
 	Name        string
 	AddToScheme func(*runtime.Scheme) error
-	// Setup adds the domain's controllers; nil when it has none.
-	Setup func(ctx context.Context, mgr ctrl.Manager, o SetupOptions) error
 	// Admission is the kinds whose webhooks are served.
 	Admission []admission.Kind
+	// Controllers run in the one engine of the process.
+	Controllers []engine.Controller
+	// Setup adds what is neither; nil when there is no such thing.
+	Setup func(ctx context.Context, mgr ctrl.Manager, o SetupOptions) error
 }
 
 // SetupOptions is what a domain needs to know about the process.
@@ -40,10 +43,9 @@ func Names(domains []Domain) []string {
 	return names
 }
 
-// Select picks domains by name, in the order of the list. A name that is not there is refused: a misspelt domain would
-// otherwise be missing without a word.
-func Select(domains []Domain, enable []string) ([]Domain, error) {
-	known := Names(domains)
+// Wanted understands a list of names as a person writes it. A name that is not known is refused: a misspelt domain
+// would otherwise be missing without a word.
+func Wanted(known, enable []string) ([]string, error) {
 	var wanted []string
 	for _, name := range enable {
 		name = strings.TrimSpace(name)
@@ -57,6 +59,15 @@ func Select(domains []Domain, enable []string) ([]Domain, error) {
 	}
 	if len(wanted) == 0 {
 		return nil, errors.New("--enable names no domain; choose from " + strings.Join(known, ", "))
+	}
+	return wanted, nil
+}
+
+// Select picks domains by name, in the order of the list.
+func Select(domains []Domain, enable []string) ([]Domain, error) {
+	wanted, err := Wanted(Names(domains), enable)
+	if err != nil {
+		return nil, err
 	}
 	var selected []Domain
 	for _, d := range domains {

@@ -73,7 +73,9 @@ func Run(ctx context.Context, cfg *rest.Config, opts Options, domains []Domain) 
 func addDomains(ctx context.Context, mgr ctrl.Manager, server *drainingServer, opts Options, domains []Domain) error {
 	convert := conversion.NewWebhookHandler(mgr.GetScheme(), mgr.GetConverterRegistry())
 	server.Register("/convert", http.MaxBytesHandler(convert, maxConversion))
+	var controllers []engine.Controller
 	for _, d := range domains {
+		controllers = append(controllers, d.Controllers...)
 		if err := admission.Register(server, mgr.GetScheme(), d.Admission...); err != nil {
 			return fmt.Errorf("set up the webhooks of %s: %w", d.Name, err)
 		}
@@ -84,7 +86,14 @@ func addDomains(ctx context.Context, mgr ctrl.Manager, server *drainingServer, o
 			return fmt.Errorf("set up %s: %w", d.Name, err)
 		}
 	}
-	return nil
+	if len(controllers) == 0 {
+		return nil
+	}
+	e, err := engine.New(mgr)
+	if err != nil {
+		return err
+	}
+	return e.Add(ctx, controllers...)
 }
 
 // start runs the manager with the certificates beside it. These come first and go last: the manager's own caches may

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package domains is the one list of the rooms of the house. The binary, the
+// chart's generator and the tests take it from here; no room does.
+package domains
+
+import (
+	"fmt"
+
+	"github.com/modelplane/modelplane/internal/admission"
+	"github.com/modelplane/modelplane/internal/engine"
+	"github.com/modelplane/modelplane/internal/manager"
+	"github.com/modelplane/modelplane/internal/serving"
+)
+
+// room is a domain before its definitions are read, which takes a moment: a
+// person who asks for help need not wait for it.
+type room struct {
+	name        string
+	admission   func() ([]admission.Kind, error) // nil: strict decoding only
+	controllers func() []engine.Controller       // nil: none
+}
+
+var rooms = []room{
+	{name: admission.Serving, admission: serving.Admission},
+	{name: admission.ModelMesh},
+	{name: admission.ModelRegistry},
+	{name: admission.MaaS},
+	{name: admission.MLflow},
+}
+
+// Names of all domains, in their order.
+func Names() []string {
+	names := make([]string, 0, len(rooms))
+	for _, r := range rooms {
+		names = append(names, r.name)
+	}
+	return names
+}
+
+// All domains with their kinds and controllers. Every domain registers all
+// types: they share groups, and conversion is served for all of them.
+func All() ([]manager.Domain, error) {
+	out := make([]manager.Domain, 0, len(rooms))
+	for _, r := range rooms {
+		d := manager.Domain{Name: r.name, AddToScheme: admission.AddToScheme}
+		kinds := r.admission
+		if kinds == nil {
+			kinds = func() ([]admission.Kind, error) { return admission.Kinds(r.name) }
+		}
+		var err error
+		if d.Admission, err = kinds(); err != nil {
+			return nil, fmt.Errorf("set up %s: %w", r.name, err)
+		}
+		if r.controllers != nil {
+			d.Controllers = r.controllers()
+		}
+		out = append(out, d)
+	}
+	return out, nil
+}
