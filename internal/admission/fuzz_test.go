@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"maps"
+	"math/rand/v2"
 	"reflect"
 	"slices"
 	"testing"
@@ -34,6 +35,14 @@ var seeds = []string{
 func FuzzStrict(f *testing.F) {
 	for _, seed := range seeds {
 		f.Add([]byte(seed))
+	}
+	for i := range 20 {
+		m := &maker{Rand: rand.New(rand.NewPCG(3, uint64(i))), mistakes: i % 2}
+		raw, err := json.Marshal(m.value(reflect.TypeFor[servingv1beta1.InferenceService](), 0))
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(raw)
 	}
 	types := []func() client.Object{
 		func() client.Object { return &servingv1beta1.InferenceService{} },

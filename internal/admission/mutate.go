@@ -57,7 +57,8 @@ func generic(obj client.Object) (any, error) {
 		return nil, err
 	}
 	var out any
-	return out, kjson.UnmarshalCaseSensitivePreserveInts(raw, &out)
+	err = kjson.UnmarshalCaseSensitivePreserveInts(raw, &out)
+	return out, err
 }
 
 // carry applies to original the changes between before and after. Lists are

@@ -186,3 +186,15 @@ status: {url: 7}
 		t.Errorf("the manifest was changed: %v", u.Object["metadata"])
 	}
 }
+
+func TestNamespaced(t *testing.T) {
+	for kind, want := range map[string]bool{"InferenceGraph": true, "ClusterServingRuntime": false} {
+		have, err := embedded(t).Namespaced(schema.GroupVersionKind{Group: "serving.kserve.io", Version: "v1alpha1", Kind: kind})
+		if err != nil || have != want {
+			t.Errorf("Namespaced(%s) = %v, %v", kind, have, err)
+		}
+	}
+	if _, err := embedded(t).Namespaced(schema.GroupVersionKind{Kind: "Nothing"}); err == nil {
+		t.Error("want an error for a kind that is none of ours")
+	}
+}

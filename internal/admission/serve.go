@@ -154,21 +154,18 @@ func (k Kind) answer(req admission.Request, warnings []string, err error) admiss
 // fieldErrors finds the field errors in an error, unless other errors are mixed
 // in, which must not get lost.
 func fieldErrors(err error) field.ErrorList {
-	var one *field.Error
-	if errors.As(err, &one) && one == err {
-		return field.ErrorList{one}
-	}
+	all := []error{err}
 	var many utilerrors.Aggregate
-	if !errors.As(err, &many) {
-		return nil
+	if errors.As(err, &many) {
+		all = many.Errors()
 	}
 	var out field.ErrorList
-	for _, e := range many.Errors() {
-		var fe *field.Error
-		if !errors.As(e, &fe) {
+	for _, e := range all {
+		var one *field.Error
+		if !errors.As(e, &one) {
 			return nil
 		}
-		out = append(out, fe)
+		out = append(out, one)
 	}
 	return out
 }

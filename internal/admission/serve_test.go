@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
@@ -100,6 +101,7 @@ func TestValidateAsksTheKind(t *testing.T) {
 	}{
 		{"one field", fieldErr, 422, metav1.StatusReasonInvalid, 1, `InferenceService.serving.kserve.io "x" is invalid: spec.predictor: Invalid value: "v": no good`},
 		{"two fields", field.ErrorList{fieldErr, field.Required(field.NewPath("spec"), "")}.ToAggregate(), 422, metav1.StatusReasonInvalid, 2, ""},
+		{"a field and something else", utilerrors.NewAggregate([]error{fieldErr, errors.New("also")}), 403, metav1.StatusReasonForbidden, 0, "also"},
 		{"a status", apierrors.NewConflict(schema.GroupResource{Resource: "r"}, "x", errors.New("again")), 409, metav1.StatusReasonConflict, 0, ""},
 		{"plain", errors.New("because"), 403, metav1.StatusReasonForbidden, 0, "because"},
 	} {

@@ -159,6 +159,48 @@ func TestStrictLeavesStatusAlone(t *testing.T) {
 	}
 }
 
+// TestOnlyTheRootHasAStatus: a field that happens to have the name is the user's.
+func TestOnlyTheRootHasAStatus(t *testing.T) {
+	type part struct {
+		Known int `json:"known"`
+	}
+	type whole struct {
+		Status part `json:"status"`
+		Spec   struct {
+			Status part `json:"status"`
+		} `json:"spec"`
+	}
+	found, err := inspect([]byte(`{"status":{"x":1},"spec":{"status":{"y":1}},"z":1}`), reflect.TypeFor[whole]())
+	if err != nil || found.problems.Error() != "[spec.status.y: unknown field, z: unknown field]" {
+		t.Errorf("have %v %v", found.problems, err)
+	}
+}
+
+// TestCleanIsDecodable: what has problems is left out, so that the rest can still
+// be read from an object that was stored before anyone looked.
+func TestCleanIsDecodable(t *testing.T) {
+	raw := isvcJSON(t, `minReplicas: a
+nodeSelector: {a: 1, b: c}
+tolerations: {}
+containers:
+- {name: a, image: [], resources: {limits: {cpu: many, memory: 1Gi}}, ports: [{containerPort: 99999999999}], tty: 1}
+- 7
+`)
+	found, err := inspect(raw, reflect.TypeFor[*servingv1beta1.InferenceService]())
+	if err != nil {
+		t.Fatal(err)
+	}
+	obj := &servingv1beta1.InferenceService{}
+	if err := found.decode(obj); err != nil {
+		t.Fatalf("with %v: %v", found.problems, err)
+	}
+	p := obj.Spec.Predictor
+	if len(found.problems) != 8 || len(p.Containers) != 1 || p.Containers[0].Name != "a" || p.NodeSelector["b"] != "c" ||
+		len(p.Containers[0].Resources.Limits) != 1 {
+		t.Errorf("%d problems: %v\n%+v", len(found.problems), found.problems, p)
+	}
+}
+
 func TestStrictBoundsItsMessage(t *testing.T) {
 	predictor := ""
 	for i := range 100 {

@@ -168,7 +168,8 @@ func (w *walker) text(at *field.Path, v any, t reflect.Type) bool {
 }
 
 func (w *walker) scalar(at *field.Path, v any, t reflect.Type) bool {
-	want, ok := "", false
+	var want string
+	var ok bool
 	switch t.Kind() {
 	case reflect.String:
 		want = "a string"

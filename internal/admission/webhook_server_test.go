@@ -39,7 +39,7 @@ func TestOnAServer(t *testing.T) {
 	testkit.Eventually(t, 30*time.Second, "the webhook answers", func() error {
 		err := c.Create(t.Context(), refused.DeepCopy(), client.DryRunAll)
 		if err == nil || !strings.Contains(err.Error(), want) {
-			return fmt.Errorf("creating it returned %v", err)
+			return fmt.Errorf("creating it returned: %w", err)
 		}
 		return nil
 	})

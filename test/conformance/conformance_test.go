@@ -59,6 +59,39 @@ func TestNothingElse(t *testing.T) {
 	}
 }
 
+// TestDescriptions keeps `kubectl explain` useful: descriptions are dropped from
+// the deepest level upwards to make a definition fit, but never from the levels
+// where people look first, such as spec.predictor.model.
+func TestDescriptions(t *testing.T) {
+	const levels = 3
+	for name, def := range readDefinitions(t) {
+		for _, version := range def.Spec.Versions {
+			all := func(string) bool { return false }
+			for path := range flatten(version.Schema.OpenAPIV3Schema, all) {
+				isItem := strings.HasSuffix(path, "]") || strings.HasSuffix(path, "}")
+				if strings.Count(path, ".") < levels && !isItem && descriptionAt(version.Schema.OpenAPIV3Schema, path) == "" {
+					t.Errorf("%s %s: %s has no description", name, version.Name, path)
+				}
+			}
+		}
+	}
+}
+
+func descriptionAt(s *apiextensionsv1.JSONSchemaProps, path string) string {
+	for name := range strings.SplitSeq(path, ".") {
+		bare, isList := strings.CutSuffix(name, "[]")
+		bare, isMap := strings.CutSuffix(bare, "{}")
+		child := s.Properties[bare]
+		switch s = &child; {
+		case isList:
+			s = child.Items.Schema
+		case isMap:
+			s = child.AdditionalProperties.Schema
+		}
+	}
+	return s.Description
+}
+
 // limit is what all annotations of an object may have together. kubectl apply
 // stores the whole definition in one of them.
 const limit = 262144
