@@ -28,7 +28,7 @@ import (
 func TestStalled(t *testing.T) {
 	b := enginetest.New(t)
 	faults := testkit.NewFaults(1).Add(testkit.Rule{Fault: testkit.InternalError, Verbs: []string{"apply"}, Targets: []string{"apps/deployments"}, Probability: 1})
-	enginetest.Manage(t, faults.Wrap(b.Config()))
+	enginetest.Manage(t, faults.Wrap(b.Manager))
 	b.Create(t, b.Sample("one", sample.SampleSpec{}))
 	c := b.WaitReason(t, "one", engine.Stalled, "APIServerFailed")
 	if c.Status != metav1.ConditionTrue || !strings.Contains(c.Message, "Deployment") {
@@ -52,7 +52,7 @@ func TestStalled(t *testing.T) {
 // object goes through all that can happen to it.
 func TestConditionsDoNotLie(t *testing.T) {
 	b := enginetest.New(t)
-	enginetest.Manage(t, b.Config())
+	enginetest.Manage(t, b.Manager)
 	w := b.WatchConditions(t, sample.GroupVersion.WithKind("Sample"), b.NS)
 	b.Create(t, b.Sample("one", sample.SampleSpec{From: "later"}))
 	b.WaitReason(t, "one", "Ready", "ConfigMapMissing")
@@ -73,7 +73,7 @@ func TestConditionsDoNotLie(t *testing.T) {
 // not stay.
 func TestForeignStatusIsPutRight(t *testing.T) {
 	b := enginetest.New(t)
-	enginetest.Manage(t, b.Config())
+	enginetest.Manage(t, b.Manager)
 	s := b.Sample("one", sample.SampleSpec{})
 	b.Create(t, s)
 	b.WaitReady(t, "one")
@@ -111,7 +111,7 @@ func TestQuota(t *testing.T) {
 		}
 		return nil
 	})
-	enginetest.Manage(t, b.Config())
+	enginetest.Manage(t, b.Manager)
 	b.Create(t, b.Sample("one", sample.SampleSpec{}))
 	c := b.WaitReason(t, "one", "Ready", "QuotaExceeded")
 	if !strings.Contains(c.Message, "tiny") || !strings.Contains(c.Message, "Raise the quota") {
@@ -141,7 +141,7 @@ func TestCleanupOutsideTheCluster(t *testing.T) {
 	b := enginetest.New(t)
 	kind := &outside{}
 	kind.failures.Store(3)
-	enginetest.Manage(t, b.Config(), engine.For[*sample.Sample, sample.Seen](kind, sample.Controller().Spec()))
+	enginetest.Manage(t, b.Manager, engine.For[*sample.Sample, sample.Seen](kind, sample.Controller().Spec()))
 	s := b.Sample("one", sample.SampleSpec{})
 	b.Create(t, s)
 	b.WaitReady(t, "one")
@@ -163,7 +163,7 @@ func TestCleanupOutsideTheCluster(t *testing.T) {
 // TestNoFinalizerWithoutNeed: an object that leaves nothing behind is not held up.
 func TestNoFinalizerWithoutNeed(t *testing.T) {
 	b := enginetest.New(t)
-	enginetest.Manage(t, b.Config())
+	enginetest.Manage(t, b.Manager)
 	s := b.Sample("one", sample.SampleSpec{})
 	b.Create(t, s)
 	b.WaitReady(t, "one")

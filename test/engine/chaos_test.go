@@ -59,7 +59,7 @@ func TestKilledEverywhere(t *testing.T) {
 	b := enginetest.New(t)
 	far := ""
 	test := testkit.KillTest{
-		Config: b.Config(),
+		Config: b.Manager,
 		Run:    enginetest.Run,
 		Reset: func(t testing.TB) {
 			b.NS, far = b.Namespace(t), b.Namespace(t)
@@ -104,7 +104,7 @@ func TestFailingCalls(t *testing.T) {
 		faults.Add(testkit.Rule{Fault: f, Probability: 0.1})
 	}
 	counter := testkit.NewCounter()
-	insist(t, counter.Wrap(faults.Wrap(b.Config())))
+	insist(t, counter.Wrap(faults.Wrap(b.Manager)))
 	createMany(t, b, objects)
 	testkit.Eventually(t, 3*time.Minute, "all objects to be ready in spite of faults", func() error { return allReady(b, objects) })
 	for i := range objects / 2 {

@@ -24,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/config"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
+	"github.com/modelplane/modelplane/internal/chart/charttest"
 	"github.com/modelplane/modelplane/internal/engine"
 	"github.com/modelplane/modelplane/internal/engine/sample"
 	"github.com/modelplane/modelplane/internal/testkit"
@@ -47,6 +48,9 @@ type Bench struct {
 	C client.Client
 	// NS is the test's own namespace.
 	NS string
+	// Manager is the chart's service account, with the permissions that the
+	// chart grants and those that the sample's own Spec asks for, no more.
+	Manager *rest.Config
 }
 
 // New prepares a Bench for a test.
@@ -58,7 +62,12 @@ func New(t testing.TB) *Bench {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &Bench{Cluster: cluster, C: c, NS: cluster.Namespace(t)}
+	rules, err := engine.Rules(Scheme, sample.Controller())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ns := cluster.Namespace(t)
+	return &Bench{Cluster: cluster, C: c, NS: ns, Manager: charttest.RBAC(t, cluster, ns, rules...)}
 }
 
 // shutdown is short: what is not finished by then is what a crash would leave.
