@@ -13,8 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-logr/logr/testr"
-
 	"github.com/modelplane/modelplane/internal/testkit"
 )
 
@@ -74,7 +72,7 @@ func TestDirServesInjectsAndFollows(t *testing.T) {
 	dir := t.TempDir()
 	first := files(t, b.address.Hostname())
 	mount(t, dir, first)
-	keeper := b.keeper(b.cluster.Config(), Options{Source: Dir, Dir: dir, Log: testr.New(t)})
+	keeper := b.keeper(b.cluster.Config(), Options{Source: Dir, Dir: dir, Log: testLog(t)})
 	b.run(keeper)
 	b.ready(keeper)
 	b.behind(keeper)
@@ -103,7 +101,7 @@ func TestCertManagerInjectsNothing(t *testing.T) {
 	dir := t.TempDir()
 	data := files(t, b.address.Hostname())
 	mount(t, dir, data)
-	keeper := b.keeper(b.cluster.Config(), Options{Source: CertManager, Dir: dir, Log: testr.New(t)})
+	keeper := b.keeper(b.cluster.Config(), Options{Source: CertManager, Dir: dir, Log: testLog(t)})
 	b.run(keeper)
 	b.ready(keeper)
 	cert, err := keeper.GetCertificate(nil)
@@ -142,7 +140,7 @@ func TestDirRefusesAtStart(t *testing.T) {
 			if c.files != nil {
 				mount(t, dir, c.files)
 			}
-			keeper := b.keeper(b.cluster.Config(), Options{Source: Dir, Dir: dir, Log: testr.New(t)})
+			keeper := b.keeper(b.cluster.Config(), Options{Source: Dir, Dir: dir, Log: testLog(t)})
 			err := keeper.Run(context.Background())
 			if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "secret-material") {
 				t.Errorf("Run = %v, want an error that says %q", err, c.want)

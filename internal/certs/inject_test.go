@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-logr/logr/testr"
 	"github.com/google/go-cmp/cmp"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -181,7 +180,7 @@ func TestWipedRootsAreRepaired(t *testing.T) {
 // TestConfigurationThatComesLaterIsCompleted: a chart may be installed after the manager.
 func TestConfigurationThatComesLaterIsCompleted(t *testing.T) {
 	b := newBench(t)
-	keeper := b.keeper(b.cluster.Config(), Options{Clock: clocktesting.NewFakeClock(time.Now()), Log: testr.New(t)})
+	keeper := b.keeper(b.cluster.Config(), Options{Clock: clocktesting.NewFakeClock(time.Now()), Log: testLog(t)})
 	if err := b.cluster.Client().Delete(t.Context(), b.config); err != nil {
 		t.Fatal(err)
 	}

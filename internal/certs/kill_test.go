@@ -96,7 +96,7 @@ var slow = Lifetimes{
 	Serving:   quick.Authority,
 	Backdate:  quick.Backdate,
 	Settle:    quick.Settle,
-	Grace:     quick.Grace,
+	Grace:     quick.Settle,
 }
 
 func killedAt(b *bench, n int, after bool) (died bool) {

@@ -22,7 +22,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	"github.com/go-logr/logr/testr"
+	"github.com/go-logr/logr/funcr"
 	admissionapi "k8s.io/api/admission/v1"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -54,6 +54,7 @@ type bench struct {
 	config    *admissionv1.ValidatingWebhookConfiguration
 	address   *url.URL
 	turn      atomic.Uint64
+	admitted  atomic.Int64
 
 	mu       sync.Mutex
 	replicas []getCertificate
@@ -143,8 +144,14 @@ func (b *bench) getCertificate(hello *tls.ClientHelloInfo) (*tls.Certificate, er
 // replica runs a keeper until the returned function is called.
 func (b *bench) replica(cfg *rest.Config, c clock.Clock, l Lifetimes) (*Keeper, func()) {
 	b.t.Helper()
-	keeper := b.keeper(cfg, Options{Clock: c, Lifetimes: l, Log: testr.New(b.t)})
+	keeper := b.keeper(cfg, Options{Clock: c, Lifetimes: l, Log: testLog(b.t)})
 	return keeper, b.run(keeper)
+}
+
+// testLog says when things happened, to compare with what failed.
+func testLog(t *testing.T) logr.Logger {
+	return funcr.New(func(_, args string) { t.Log(args) },
+		funcr.Options{LogTimestamp: true, TimestampFormat: time.StampMilli})
 }
 
 // keeper fills in what is the same for all replicas of the bench.
@@ -173,6 +180,13 @@ func (b *bench) run(keeper *Keeper) (stop func()) {
 	stop = sync.OnceFunc(func() { cancel(); <-done })
 	b.t.Cleanup(stop)
 	return stop
+}
+
+// certificates is how many have been served.
+func (b *bench) certificates() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.served)
 }
 
 type getCertificate func(*tls.ClientHelloInfo) (*tls.Certificate, error)
@@ -222,7 +236,11 @@ func (b *bench) ready(keepers ...*Keeper) {
 // admit sends one object through the webhook.
 func (b *bench) admit(ctx context.Context) error {
 	configMap := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, GenerateName: "load-"}}
-	return b.cluster.Client().Create(ctx, configMap, client.DryRunAll)
+	err := b.cluster.Client().Create(ctx, configMap, client.DryRunAll)
+	if err == nil {
+		b.admitted.Add(1)
+	}
+	return err
 }
 
 // settled waits until the API server's own view of the webhook has caught up, which is what Settle is for.
@@ -248,7 +266,7 @@ func (b *bench) load(goroutines int) (stop func() (admitted int64, failed []erro
 					admitted.Add(1)
 				case ctx.Err() == nil:
 					mu.Lock()
-					failed = append(failed, err)
+					failed = append(failed, fmt.Errorf("%s: %w", time.Now().Format(time.StampMilli), err))
 					mu.Unlock()
 				}
 			}

@@ -92,7 +92,7 @@ func (k *Keeper) take(ctx context.Context, due step, s state, now time.Time) (st
 		if err := k.injector.ensure(ctx, k.client, encodeCertificates(s.roots)); err != nil {
 			return state{}, err
 		}
-		s.trusted = now
+		s.trusted = k.opts.Clock.Now() // later than now, after all those writes
 		return s, nil
 	case stepIssue:
 		return s.issue(now, k.opts.Lifetimes, k.hosts())
