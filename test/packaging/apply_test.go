@@ -4,6 +4,7 @@ package packaging
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -11,12 +12,12 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/modelplane/modelplane/internal/chart"
 	"github.com/modelplane/modelplane/internal/chart/charttest"
@@ -114,18 +115,34 @@ func manifest(t *testing.T, objects []chart.Object) string {
 	return out.String()
 }
 
-// removeAfter takes everything away but the definitions, as Helm would. These stay for the tests that follow.
+// removeAfter takes everything away but the definitions, as Helm would. These stay for the tests that follow, without
+// what a manager wrote into them.
 func removeAfter(t *testing.T, cluster *testkit.Cluster, objects []chart.Object) {
 	t.Helper()
 	t.Cleanup(func() {
 		for _, o := range objects {
+			var err error
 			if o.GetKind() == "CustomResourceDefinition" {
-				continue
+				err = restoreConversion(cluster, o.Unstructured)
+			} else {
+				err = cluster.Client().Delete(context.Background(), &unstructured.Unstructured{Object: o.Object})
 			}
-			err := cluster.Client().Delete(context.Background(), &unstructured.Unstructured{Object: o.Object})
 			if client.IgnoreNotFound(err) != nil {
-				t.Errorf("removing %s %s: %v", o.GetKind(), o.GetName(), err)
+				t.Errorf("clearing away %s %s: %v", o.GetKind(), o.GetName(), err)
 			}
 		}
 	})
+}
+
+func restoreConversion(cluster *testkit.Cluster, crd *unstructured.Unstructured) error {
+	conversion, found, err := unstructured.NestedMap(crd.Object, "spec", "conversion")
+	if err != nil || !found {
+		return err
+	}
+	patch, err := json.Marshal([]any{map[string]any{"op": "replace", "path": "/spec/conversion", "value": conversion}})
+	if err != nil {
+		return err
+	}
+	return cluster.Client().Patch(context.Background(), &unstructured.Unstructured{Object: crd.Object},
+		client.RawPatch(types.JSONPatchType, patch))
 }

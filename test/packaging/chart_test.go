@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/modelplane/modelplane/charts"
+	"github.com/modelplane/modelplane/cmd/modelplane/domains"
 	"github.com/modelplane/modelplane/internal/chart"
 	"github.com/modelplane/modelplane/internal/chart/charttest"
 	"github.com/modelplane/modelplane/internal/testkit"
@@ -125,6 +126,75 @@ func TestDefinitions(t *testing.T) {
 		if diff := cmp.Diff(asJSON(t, file.Object["spec"]), asJSON(t, o.Object["spec"])); diff != "" {
 			t.Errorf("%s was changed by the template:\n%s", crd.Name, diff)
 		}
+	}
+}
+
+// TestDomains proves that the schema, the defaults and the manager speak of the same domains, and that each domain brings
+// its own definitions and webhooks.
+func TestDomains(t *testing.T) {
+	var schema struct {
+		Properties struct {
+			Enable struct {
+				Items struct{ Enum []string }
+			}
+		}
+	}
+	var values struct{ Enable []string }
+	read(t, "values.schema.json", &schema)
+	read(t, "values.yaml", &values)
+	all := domains.Names()
+	for where, got := range map[string][]string{"schema": schema.Properties.Enable.Items.Enum, "defaults": values.Enable} {
+		if diff := cmp.Diff(all, got); diff != "" {
+			t.Errorf("domains (-manager +%s):\n%s", where, diff)
+		}
+	}
+	brought := map[string]string{}
+	for _, domain := range all {
+		for _, name := range asked(t, []any{domain}) {
+			if other := brought[name]; other != "" {
+				t.Errorf("%s comes with %s and with %s", name, other, domain)
+			}
+			brought[name] = domain
+		}
+	}
+	if everything := asked(t, nil); len(brought) != len(everything) || len(everything) < 60 {
+		t.Errorf("the domains bring %d definitions and webhooks one by one, and %d together", len(brought), len(everything))
+	}
+}
+
+// asked lists the definitions and webhooks that come with domains; nil stands for the default.
+func asked(t *testing.T, enable []any) []string {
+	t.Helper()
+	values := map[string]any{}
+	if enable != nil {
+		values["enable"] = enable
+	}
+	var out []string
+	for _, o := range render(t, values) {
+		switch o.GetKind() {
+		case "CustomResourceDefinition":
+			out = append(out, o.GetName())
+		case "ValidatingWebhookConfiguration", "MutatingWebhookConfiguration":
+			webhooks, _, err := unstructured.NestedSlice(o.Object, "webhooks")
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, w := range webhooks {
+				out = append(out, o.GetKind()+" "+w.(map[string]any)["name"].(string))
+			}
+		}
+	}
+	return out
+}
+
+func read(t *testing.T, name string, into any) {
+	t.Helper()
+	raw, err := os.ReadFile(filepath.Join(charttest.Dir(), name))
+	if err == nil {
+		err = yaml.Unmarshal(raw, into)
+	}
+	if err != nil {
+		t.Fatal(err)
 	}
 }
 

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package packaging
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"github.com/modelplane/modelplane/internal/chart/charttest"
+	_ "github.com/modelplane/modelplane/internal/engine"  // registers metrics
+	_ "github.com/modelplane/modelplane/internal/manager" // registers metrics
+	"github.com/modelplane/modelplane/internal/version"
+)
+
+type panel struct {
+	Title   string `json:"title"`
+	Type    string `json:"type"`
+	Targets []struct {
+		Expr         string `json:"expr"`
+		LegendFormat string `json:"legendFormat"`
+	} `json:"targets"`
+}
+
+var (
+	metricPattern = regexp.MustCompile(`\b[a-z]+(?:_[a-z]+)+\b`)
+	quotedPattern = regexp.MustCompile(`"[^"]*"`)
+	legendPattern = regexp.MustCompile(`{{\s*(\w+)\s*}}`)
+	groupPattern  = regexp.MustCompile(`by \(([^)]*)\)`)
+	matchPattern  = regexp.MustCompile(`(\w+)(?:=|!=|=~|!~)"`)
+	descPattern   = regexp.MustCompile(`fqName: "([^"]+)".*constLabels: {(.*)}, variableLabels: {([^}]*)}`)
+	constPattern  = regexp.MustCompile(`(\w+)=`)
+	// Functions of the query language that look like metrics.
+	functions = []string{"histogram_quantile"}
+	// Labels that Prometheus adds.
+	added = []string{"job", "pod", "le"}
+)
+
+// TestDashboardShowsWhatExists compares every query with the metrics that the code registers.
+func TestDashboardShowsWhatExists(t *testing.T) {
+	raw, err := os.ReadFile(filepath.Join(charttest.Dir(), "files", "dashboard.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var dashboard struct {
+		Panels []panel `json:"panels"`
+	}
+	if err := json.Unmarshal(raw, &dashboard); err != nil {
+		t.Fatal(err)
+	}
+	registered := registeredMetrics(t)
+	queries := 0
+	for _, p := range dashboard.Panels {
+		if p.Type != "row" && len(p.Targets) == 0 {
+			t.Errorf("panel %q asks for nothing", p.Title)
+		}
+		for _, target := range p.Targets {
+			queries++
+			for _, problem := range check(target.Expr, target.LegendFormat, registered) {
+				t.Errorf("panel %q, %s: %s", p.Title, target.Expr, problem)
+			}
+		}
+	}
+	if queries < 10 {
+		t.Errorf("only %d queries were found", queries)
+	}
+}
+
+// registeredMetrics maps each metric to its labels.
+func registeredMetrics(t *testing.T) map[string][]string {
+	t.Helper()
+	found := make(chan *prometheus.Desc)
+	go func() {
+		defer close(found)
+		metrics.Registry.(prometheus.Collector).Describe(found)
+		version.Collector().Describe(found)
+	}()
+	out := map[string][]string{}
+	for desc := range found {
+		parts := descPattern.FindStringSubmatch(desc.String())
+		if parts == nil {
+			t.Errorf("%s cannot be read", desc)
+			continue
+		}
+		labels := strings.Split(parts[3], ",")
+		for _, constant := range constPattern.FindAllStringSubmatch(parts[2], -1) {
+			labels = append(labels, constant[1])
+		}
+		out[parts[1]] = labels
+	}
+	return out
+}
+
+// check tells what is wrong with one query. All queries are about a single metric.
+func check(expr, legend string, registered map[string][]string) []string {
+	var problems []string
+	var names []string
+	for _, name := range metricPattern.FindAllString(quotedPattern.ReplaceAllString(expr, `""`), -1) {
+		if !slices.Contains(functions, name) {
+			names = append(names, strings.TrimSuffix(name, "_bucket"))
+		}
+	}
+	if len(names) != 1 {
+		return []string{"expected one metric, found " + strings.Join(names, ", ")}
+	}
+	labels, ok := registered[names[0]]
+	if !ok {
+		return []string{names[0] + " is not registered"}
+	}
+	var used []string
+	for _, m := range groupPattern.FindAllStringSubmatch(expr, -1) {
+		used = append(used, strings.Split(strings.ReplaceAll(m[1], " ", ""), ",")...)
+	}
+	for _, pattern := range []*regexp.Regexp{matchPattern, legendPattern} {
+		for _, m := range pattern.FindAllStringSubmatch(expr+" "+legend, -1) {
+			used = append(used, m[1])
+		}
+	}
+	for _, label := range used {
+		if !slices.Contains(labels, label) && !slices.Contains(added, label) {
+			problems = append(problems, names[0]+" has no label "+label)
+		}
+	}
+	return problems
+}
