@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -234,5 +235,34 @@ func TestRegisterChecksTheScheme(t *testing.T) {
 	wrong.GVK.Kind = "Other"
 	if err := Register(server, scheme, wrong); err == nil || !strings.Contains(err.Error(), "knows its type as") {
 		t.Errorf("want the mismatch named, have %v", err)
+	}
+}
+
+// TestRequestsAreBounded goes through the registered path, as the API server does.
+func TestRequestsAreBounded(t *testing.T) {
+	scheme := runtime.NewScheme()
+	must(t, AddToScheme(scheme))
+	server := webhook.NewServer(webhook.Options{})
+	must(t, Register(server, scheme, isvc()))
+	for _, tc := range []struct {
+		name string
+		body string
+		want int32
+	}{
+		{"eight megabytes", strings.Repeat(" ", 8<<20), http.StatusRequestEntityTooLarge},
+		{"no review", "{", http.StatusBadRequest},
+		{"a review", `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"u","operation":"DELETE"}}`, http.StatusOK},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			req := httptest.NewRequestWithContext(t.Context(), http.MethodPost, isvc().ValidatePath(), strings.NewReader(tc.body))
+			req.Header.Set("Content-Type", "application/json")
+			answer := httptest.NewRecorder()
+			server.WebhookMux().ServeHTTP(answer, req)
+			review := admissionv1.AdmissionReview{}
+			must(t, json.Unmarshal(answer.Body.Bytes(), &review))
+			if have := review.Response.Result.Code; have != tc.want || review.Response.Allowed != (tc.want == http.StatusOK) {
+				t.Errorf("have %+v", review.Response)
+			}
+		})
 	}
 }

@@ -19,11 +19,11 @@ var differences = []difference{
 	{"*", "column", "Reason string *", "kubectl get says why something is not ready; clients address columns by path, not by position"},
 	{
 		isvc, "spec.canary[].predictor.*.name", "string",
-		"the container name is defaulted by admission, as it is outside canary, where the table does not require it either",
+		"a canary has the type of the predictor itself, for which the table does not require a container name",
 	},
 	{
 		isvc, "spec.canary[].predictor.model.modelFormat", "object",
-		"admission derives a missing format from the runtime, as it does outside canary, where the table does not require it either",
+		"a canary has the type of the predictor itself, for which the table does not require a format",
 	},
 }
 
