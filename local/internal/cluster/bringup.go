@@ -67,9 +67,14 @@ func (b *bringUp) stage(ctx context.Context, specs map[string]spec, names []stri
 	return nil
 }
 
+func (b *bringUp) runs(name string) bool {
+	rec, err := readRecord(b.Dir, name)
+	return err == nil && rec.alive()
+}
+
 func (b *bringUp) start(s spec) (waiting, error) {
 	w := waiting{spec: s, begun: time.Now()}
-	if rec, err := readRecord(b.Dir, s.name); err == nil && rec.alive() {
+	if b.runs(s.name) {
 		return w, nil
 	}
 	cmd, err := spawn(b.Dir, b.Executable, s, b.held)
@@ -103,6 +108,9 @@ func (b *bringUp) await(ctx context.Context, w waiting) error {
 		}
 		if ctx.Err() == nil {
 			last = err
+		}
+		if !w.fresh && !b.runs(w.spec.name) {
+			return fmt.Errorf("%s ended meanwhile; run this again to start it", w.spec.name)
 		}
 		select {
 		case <-w.gone:

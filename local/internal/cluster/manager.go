@@ -70,7 +70,7 @@ func managerProbe(st *state) probe { return probe{url: st.local("http", portHeal
 // manager applies what the manager needs and starts it. Manifests are inputs of the manager's process, so
 // nothing needs to be applied while it runs as it should.
 func (b *bringUp) manager(ctx context.Context, specs map[string]spec) error {
-	if rec, err := readRecord(b.Dir, nameManager); err != nil || !rec.alive() {
+	if !b.runs(nameManager) {
 		if err := b.install(ctx); err != nil {
 			return err
 		}
