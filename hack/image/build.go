@@ -28,6 +28,7 @@ func compile(o options, p platform, into string) error {
 	cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags", ldflags, "-o", into, binaryPackage)
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+p.os, "GOARCH="+p.arch)
 	cmd.Stderr = os.Stderr
+	fmt.Fprintf(os.Stderr, "building %s for %s\n", binaryPackage, p)
 	if err := cmd.Run(); err != nil {
 		return fmt.Errorf("build %s for %s: %w", binaryPackage, p, err)
 	}

@@ -6,6 +6,7 @@ import (
 	"archive/tar"
 	"bytes"
 	"encoding/json"
+	"errors"
 	"io"
 	"io/fs"
 	"os"
@@ -212,7 +213,7 @@ func untar(t *testing.T, from io.Reader) map[string]entry {
 	reader := tar.NewReader(from)
 	for {
 		header, err := reader.Next()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return out
 		}
 		if err != nil {
@@ -295,6 +296,9 @@ func TestWrongCalls(t *testing.T) {
 		{"--platforms windows/amd64", `"windows/amd64" is not supported`},
 		{"--platforms linux", `"linux" is not supported`},
 		{"extra", `"extra" is not expected`},
+		{"--name UPPER", `"UPPER:v0.1.0" is not the name of an image`},
+		{"--version v1/2", `"modelplane:v1/2" is not the name of an image`},
+		{"--commit a'b", `--commit "a'b" is not a commit`},
 	} {
 		if err := command(strings.Fields(c.args), io.Discard); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %s", c.args, err, c.want)

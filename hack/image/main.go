@@ -16,6 +16,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"strings"
 	"time"
@@ -85,9 +86,28 @@ func parse(args []string) (options, error) {
 	if o.commit == "" {
 		o.commit = gitCommit()
 	}
+	if err := o.validate(); err != nil {
+		return o, err
+	}
 	o.date, err = sourceDate(os.Getenv("SOURCE_DATE_EPOCH"), o.commit)
 	return o, err
 }
+
+// validate refuses what the linker's command line or a registry would misunderstand.
+func (o options) validate() error {
+	if !referencePattern.MatchString(o.reference()) {
+		return fmt.Errorf("%q is not the name of an image; see --name and --version", o.reference())
+	}
+	if !commitPattern.MatchString(o.commit) {
+		return fmt.Errorf("--commit %q is not a commit", o.commit)
+	}
+	return nil
+}
+
+var (
+	referencePattern = regexp.MustCompile(`^[a-z0-9][a-z0-9._:/-]*:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}$`)
+	commitPattern    = regexp.MustCompile(`^[A-Za-z0-9._-]+$`)
+)
 
 // reference is what a pod would ask for. A tag has no room for the plus sign of a version.
 func (o options) reference() string { return o.name + ":" + o.tag() }
