@@ -82,15 +82,24 @@ func (i *inspection) decode(into client.Object) error {
 // readable refuses what must not reach a parser.
 func readable(raw []byte) error {
 	if len(raw) > maxBytes {
-		return fmt.Errorf("the object has %d bytes, more than the %d that can be stored; move large content into a ConfigMap, a Secret or a volume", len(raw), maxBytes)
+		return fmt.Errorf("%sthe object has %d bytes, more than the %d that can be stored; move large content into a ConfigMap, a Secret or a volume",
+			named(largestField(raw), "the largest field: "), len(raw), maxBytes)
 	}
 	if at := invalidUTF8(raw); at >= 0 {
-		return fmt.Errorf("the object is not valid UTF-8: byte %d (0x%02x) starts no character; save the file as UTF-8", at, raw[at])
+		return fmt.Errorf("%snot valid UTF-8: byte %d (0x%02x) starts no character; save the file as UTF-8", named(fieldAt(raw, at), ""), at, raw[at])
 	}
 	if depth := nesting(raw); depth > maxDepth {
 		return fmt.Errorf("the object is nested %d levels deep, more than the %d allowed", depth, maxDepth)
 	}
 	return nil
+}
+
+// named puts a field in front of a message, if it is known.
+func named(path, what string) string {
+	if path == "" {
+		return ""
+	}
+	return path + ": " + what
 }
 
 // invalidUTF8 returns the offset of the first byte that is not UTF-8, or -1.

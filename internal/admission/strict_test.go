@@ -108,7 +108,7 @@ func TestStrictRefusesDocuments(t *testing.T) {
 		want string
 	}{
 		{"three megabytes", large, "bytes, more than the 1572864 that can be stored"},
-		{"not UTF-8", []byte("{\"kind\":\"a\xffb\"}"), "byte 10 (0xff) starts no character"},
+		{"not UTF-8", []byte("{\"kind\":\"a\xffb\"}"), "kind: not valid UTF-8: byte 10 (0xff) starts no character"},
 		{"too deep", []byte(strings.Repeat(`{"a":`, 300) + "1" + strings.Repeat("}", 300)), "nested 300 levels deep"},
 		{"too deep to parse", []byte(strings.Repeat("[", 1<<20)), "nested 1048576 levels deep"},
 		{"not JSON", []byte("{"), "not valid JSON"},

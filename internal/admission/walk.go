@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -172,8 +173,13 @@ func (w *walker) scalar(at *field.Path, v any, t reflect.Type) bool {
 	var ok bool
 	switch t.Kind() {
 	case reflect.String:
+		var s string
 		want = "a string"
-		_, ok = v.(string)
+		if s, ok = v.(string); ok && strings.ContainsRune(s, utf8.RuneError) {
+			// The API server has put this sign where bytes were not UTF-8.
+			w.add(at, metav1.CauseTypeFieldValueInvalid, "not valid UTF-8 (U+FFFD in %s); save the file as UTF-8", shorten(strconv.Quote(s)))
+			return false
+		}
 	case reflect.Bool:
 		want = "true or false"
 		_, ok = v.(bool)

@@ -11,8 +11,10 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
@@ -129,6 +131,9 @@ func split(file string, text []byte) ([]*manifest, error) {
 }
 
 func parse(from string, doc []byte) (*manifest, error) {
+	if !utf8.Valid(doc) {
+		return nil, notUTF8(doc)
+	}
 	raw, err := yaml.YAMLToJSONStrict(doc)
 	if err != nil {
 		return nil, fmt.Errorf("not valid YAML: %s", strings.TrimPrefix(err.Error(), "yaml: "))
@@ -149,4 +154,25 @@ func parse(from string, doc []byte) (*manifest, error) {
 		return nil, errors.New("apiVersion and kind must both be set")
 	}
 	return &manifest{from: from, raw: raw, Unstructured: u}, nil
+}
+
+var key = regexp.MustCompile(`([A-Za-z0-9_./-]+)"?\s*:[^:]*$`)
+
+// notUTF8 says where a document is not text, before a YAML reader says only
+// that it is not.
+func notUTF8(doc []byte) error {
+	at := 0
+	for at < len(doc) {
+		r, size := utf8.DecodeRune(doc[at:])
+		if r == utf8.RuneError && size == 1 {
+			break
+		}
+		at += size
+	}
+	line := doc[bytes.LastIndexByte(doc[:at], '\n')+1 : at]
+	where := fmt.Sprintf("line %d", bytes.Count(doc[:at], []byte("\n"))+1)
+	if m := key.FindSubmatch(line); m != nil {
+		where += ", field " + string(m[1])
+	}
+	return fmt.Errorf("%s: not valid UTF-8; save the file as UTF-8", where)
 }

@@ -79,6 +79,8 @@ func TestPlanCommand(t *testing.T) {
 		{name: "standard input", args: []string{"-f", "-", "-n", "team"}, stdin: good, want: "Sample team/one"},
 		{name: "refused", args: []string{"-f", "-"}, stdin: strings.Replace(good, "from", "frm", 1), want: `unknown field "spec.frm"`, code: 1},
 		{name: "refused by the webhook's rule", args: []string{"-f", "-"}, stdin: strings.Replace(good, "from: later", "message: refused", 1), want: "say something else", code: 1},
+		{name: "not UTF-8", args: []string{"-f", "-"}, stdin: strings.Replace(good, "later", "l\xffter", 1), want: "line 4, field from: not valid UTF-8", code: 1},
+		{name: "three megabytes", args: []string{"-f", "-"}, stdin: strings.Replace(good, "later", strings.Repeat("x", 3<<20), 1), want: "spec.from: the largest field", code: 1},
 		{name: "no such file", args: []string{"-f", filepath.Join(dir, "no.yaml")}, want: "no such file", code: -1},
 		{name: "nothing in it", args: []string{"-f", "-"}, stdin: "---\n# nothing\n", want: "no object found", code: -1},
 		{name: "API absent", args: []string{"-f", "-", "--without-api", "gateway.networking.k8s.io"}, stdin: good, want: "Sample default/one"},
