@@ -271,18 +271,27 @@ func (k *Keeper) loop(ctx context.Context, sync func(context.Context) (time.Time
 		} else {
 			backoff = fresh
 		}
-		timer := k.opts.Clock.NewTimer(min(at.Sub(k.opts.Clock.Now()), longestWait))
-		select {
-		case <-ctx.Done():
-		case <-k.wake:
-		case <-timer.C():
-		case <-retry:
-		}
-		timer.Stop()
-		if ctx.Err() != nil {
+		if !k.rest(ctx, at, retry) {
 			return nil
 		}
 	}
+}
+
+// rest waits for a change, the time or the retry, and tells whether to go on. The clock is read again once the timer
+// runs: it may have jumped past the time just before.
+func (k *Keeper) rest(ctx context.Context, at time.Time, retry <-chan time.Time) bool {
+	timer := k.opts.Clock.NewTimer(min(at.Sub(k.opts.Clock.Now()), longestWait))
+	defer timer.Stop()
+	if !k.opts.Clock.Now().Before(at) {
+		return ctx.Err() == nil
+	}
+	select {
+	case <-ctx.Done():
+	case <-k.wake:
+	case <-timer.C():
+	case <-retry:
+	}
+	return ctx.Err() == nil
 }
 
 // hosts are the names and addresses under which the API server and scrapers reach this process.

@@ -3,6 +3,7 @@
 package certs
 
 import (
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -89,8 +90,7 @@ func TestKilledAtEveryRequest(t *testing.T) {
 	}
 }
 
-// slow keeps a serving certificate for as long as its authority, so that one jump of the clock makes only the authority
-// due.
+// slow keeps a serving certificate for as long as its authority, so that only authorities become due.
 var slow = Lifetimes{
 	Authority: quick.Authority,
 	Serving:   quick.Authority,
@@ -110,7 +110,7 @@ func killedAt(b *bench, n int, after bool) (died bool) {
 	}
 	checkTrust(b, victim, clock)
 	heir, _ := b.replica(b.cluster.Config(), clock, slow)
-	b.ready(heir)
+	eagerly(b.t, "the heir", func() error { return heir.Check(nil) })
 	checkTrust(b, heir, clock)
 	if !rotate(b, heir, clock, nil) {
 		b.t.Error("the heir did not finish the rotation")
@@ -127,13 +127,13 @@ func checkTrust(b *bench, keeper *Keeper, clock *clocktesting.FakeClock) {
 	}
 }
 
-// rotate drives the clock until the authority of a ready replica has been replaced and the old one is gone, or the
-// channel is closed.
+// rotate moves the clock to each moment at which something is due, until the authority of a ready replica has been
+// replaced and the old one is gone, or the channel is closed.
 func rotate(b *bench, keeper *Keeper, clock *clocktesting.FakeClock, died <-chan struct{}) bool {
 	b.t.Helper()
-	var old string
+	var old *x509.Certificate
 	finished := false
-	testkit.Eventually(b.t, patience, "the rotation", func() error {
+	eagerly(b.t, "the rotation", func() error {
 		select {
 		case <-died:
 			return nil
@@ -142,20 +142,42 @@ func rotate(b *bench, keeper *Keeper, clock *clocktesting.FakeClock, died <-chan
 		if err := errors.Join(keeper.Check(nil), b.consistent()); err != nil {
 			return err
 		}
-		roots := b.roots()
-		if old == "" {
-			old = fingerprint(roots[0])
-			clock.Step(slow.Authority * 2 / 3)
-			return errors.New("just begun")
+		s, err := decode(b.secret().Data, clock.Now())
+		if err != nil {
+			return err
 		}
-		if len(roots) == 1 && fingerprint(roots[0]) != old {
+		due, at := s.next(clock.Now(), slow, keeper.hosts())
+		if due != stepNone {
+			return fmt.Errorf("%s is due", due)
+		}
+		if old == nil {
+			old = s.signer.cert
+		}
+		if len(s.roots) == 1 && !s.signer.cert.Equal(old) {
 			finished = true
 			return nil
 		}
-		if clock.HasWaiters() && len(roots) > 1 {
-			clock.Step(slow.Settle)
-		}
-		return fmt.Errorf("%d roots", len(roots))
+		clock.SetTime(at)
+		return errors.New("the time has not come")
 	})
 	return finished
+}
+
+// eagerly is testkit.Eventually for a test that waits a few hundred times.
+func eagerly(t *testing.T, what string, check func() error) {
+	t.Helper()
+	ticker := time.NewTicker(5 * time.Millisecond)
+	defer ticker.Stop()
+	deadline := time.After(patience)
+	for {
+		err := check()
+		if err == nil {
+			return
+		}
+		select {
+		case <-ticker.C:
+		case <-deadline:
+			t.Fatalf("waited %s for %s, in vain: %v", patience, what, err)
+		}
+	}
 }
