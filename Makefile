@@ -95,13 +95,16 @@ fmt: ## Format the code
 	@cd local && $(LINT) fmt --config ../.golangci.yml ./...
 
 .PHONY: generate
-generate: ## Write everything that is generated: deep copies, definitions, chart, kustomize bases
+generate: ## Write everything that is generated: deep copies, definitions, chart, kustomize bases, API reference
 	@echo "==> deep copies"
 	@$(GO) tool controller-gen object paths=./api/...
+	@$(GO) tool controller-gen object crd paths=./internal/engine/sample output:crd:dir=./internal/engine/sample
 	@echo "==> resource definitions"
 	@$(GO) run ./hack/crdgen
 	@echo "==> chart and kustomize bases"
 	@$(GO) run ./hack/chartgen
+	@echo "==> API reference"
+	@$(GO) run ./hack/apidocs
 
 .PHONY: verify
 verify: ## Fail when something generated is out of date
@@ -114,6 +117,8 @@ verify: ## Fail when something generated is out of date
 	@$(GO) run ./hack/crdgen -check
 	@echo "==> chart and kustomize bases"
 	@$(GO) run ./hack/chartgen -check
+	@echo "==> API reference"
+	@$(GO) run ./hack/apidocs -check
 
 .PHONY: image
 image: ## Write the image as an OCI archive under dist, without a container engine
