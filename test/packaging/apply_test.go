@@ -29,7 +29,7 @@ import (
 func TestApplyUnderRestrictedLevel(t *testing.T) {
 	cluster := testkit.Start(t)
 	cluster.Install(t, testkit.PrometheusOperator, testkit.CertManager)
-	for name, values := range map[string]map[string]any{"default": nil, "everything": everything()} {
+	for name, values := range map[string]map[string]any{"default": withoutDefinitions(), "everything": everything()} {
 		t.Run(name, func(t *testing.T) {
 			namespace := restricted(t, cluster)
 			objects := charttest.Render(t, chart.Release{Namespace: namespace, Values: values})

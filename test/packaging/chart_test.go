@@ -229,7 +229,8 @@ func TestWebhooksHaveNoBundle(t *testing.T) {
 // TestMemoryLimit follows the container's limit into Go's.
 func TestMemoryLimit(t *testing.T) {
 	for limit, want := range map[string]string{"512Mi": "460MiB", "2Gi": "1843MiB", "1G": "", "": ""} {
-		values := map[string]any{"resources": map[string]any{"limits": map[string]any{"memory": limit}}}
+		values := withoutDefinitions()
+		values["resources"] = map[string]any{"limits": map[string]any{"memory": limit}}
 		got := ""
 		for _, e := range container(t, render(t, values))["env"].([]any) {
 			if env := e.(map[string]any); env["name"] == "GOMEMLIMIT" {
@@ -266,7 +267,7 @@ func TestImageReference(t *testing.T) {
 		{map[string]any{"repository": "registry.example/team/modelplane", "tag": "v2"}, "registry.example/team/modelplane:v2"},
 		{map[string]any{"tag": "v2", "digest": digest}, "modelplane@" + digest},
 	} {
-		values := map[string]any{}
+		values := withoutDefinitions()
 		if c.image != nil {
 			values["image"] = c.image
 		}

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"testing"
 	"time"
 
@@ -44,14 +45,21 @@ func TestHelm(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i, name := range []string{"server-side", "client-side"} {
-		t.Run(name, func(t *testing.T) {
-			h := &helm{cluster: cluster, namespace: namespace, chart: loaded, serverSide: name == "server-side"}
-			// Another test may have left definitions that belong to nobody, as another product would.
-			h.install(t, i == 0)
+	for _, c := range []struct {
+		name   string
+		values map[string]any
+		// Another test may have left definitions that belong to nobody, as another product would.
+		takeOwnership bool
+	}{
+		{name: "server-side", takeOwnership: true},
+		{name: "client-side", values: map[string]any{"enable": []any{"modelregistry"}}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			h := &helm{cluster: cluster, namespace: namespace, chart: loaded, values: c.values, serverSide: c.name == "server-side"}
+			h.install(t, c.takeOwnership)
 			h.checkSize(t)
 			h.injectBundles(t)
-			h.upgrade(t, map[string]any{"replicas": 2})
+			h.upgrade(t, "replicas", 2)
 			h.checkUpgraded(t)
 			h.uninstall(t)
 			h.checkGone(t, objects)
@@ -63,6 +71,7 @@ type helm struct {
 	cluster    *testkit.Cluster
 	namespace  string
 	chart      *chartv2.Chart
+	values     map[string]any
 	serverSide bool
 }
 
@@ -84,13 +93,15 @@ func (h *helm) install(t *testing.T, takeOwnership bool) {
 	install.ReleaseName, install.Namespace = chart.DefaultRelease, h.namespace
 	install.ServerSideApply, install.WaitStrategy = h.serverSide, kube.HookOnlyStrategy
 	install.TakeOwnership, install.ForceConflicts = takeOwnership, takeOwnership
-	if _, err := install.Run(h.chart, map[string]any{}); err != nil {
+	if _, err := install.Run(h.chart, maps.Clone(h.values)); err != nil {
 		t.Fatalf("helm install: %v", err)
 	}
 }
 
-func (h *helm) upgrade(t *testing.T, values map[string]any) {
+func (h *helm) upgrade(t *testing.T, key string, value any) {
 	t.Helper()
+	values := map[string]any{key: value}
+	maps.Copy(values, h.values)
 	upgrade := action.NewUpgrade(h.configuration(t))
 	upgrade.Namespace, upgrade.ServerSideApply = h.namespace, fmt.Sprint(h.serverSide)
 	upgrade.WaitStrategy = kube.HookOnlyStrategy

@@ -35,6 +35,11 @@ func everything() map[string]any {
 	}
 }
 
+// withoutDefinitions is the default otherwise, for tests that do not look at definitions, which take a while.
+func withoutDefinitions() map[string]any {
+	return map[string]any{"crds": map[string]any{"install": false}}
+}
+
 func render(t *testing.T, values map[string]any) []chart.Object {
 	t.Helper()
 	return charttest.Render(t, chart.Release{Values: values})

@@ -36,20 +36,22 @@ func TestManagerAsItsAccount(t *testing.T) {
 	cluster, program := testkit.Start(t), build(t)
 	for _, c := range []struct {
 		source string
+		enable []any // nil: all domains
 		// outside tells the manager that it is not in the cluster, so that it points the API server at itself.
 		outside bool
 		args    func(t *testing.T) []string
 	}{
 		{source: "self", outside: true},
-		{source: "secret", outside: true, args: certificates},
-		{source: "cert-manager", args: certificates}, // which would point the API server at it
+		{source: "secret", enable: []any{"modelregistry"}, outside: true, args: certificates},
+		// cert-manager would point the API server at the manager, so that there is nothing to ask it.
+		{source: "cert-manager", enable: []any{"modelregistry"}, args: certificates},
 	} {
 		t.Run(c.source, func(t *testing.T) {
 			if c.source == "cert-manager" {
 				cluster.Install(t, testkit.CertManager)
 			}
 			namespace := restricted(t, cluster)
-			objects := install(t, cluster, namespace, c.source)
+			objects := install(t, cluster, namespace, c.source, c.enable)
 			w := listen(t, cluster.ServiceAccountConfig(t, namespace, chart.DefaultRelease))
 			m := newManager(t, program, namespace, container(t, objects))
 			m.add("--kubeconfig=" + cluster.KubeconfigFor(t, w.config))
@@ -61,8 +63,10 @@ func TestManagerAsItsAccount(t *testing.T) {
 			}
 			m.start(t)
 			m.waitReady(t)
-			if c.outside {
+			if c.enable == nil {
 				checkAdmission(t, cluster, namespace)
+			}
+			if c.outside {
 				checkConversion(t, cluster, namespace)
 			}
 			checkMetrics(t, cluster, namespace, m.metrics)
@@ -78,11 +82,15 @@ func TestManagerAsItsAccount(t *testing.T) {
 	}
 }
 
-func install(t *testing.T, cluster *testkit.Cluster, namespace, source string) []chart.Object {
+func install(t *testing.T, cluster *testkit.Cluster, namespace, source string, enable []any) []chart.Object {
 	t.Helper()
-	objects := charttest.Render(t, chart.Release{Namespace: namespace, Values: map[string]any{
+	values := map[string]any{
 		"webhook": map[string]any{"certificates": map[string]any{"source": source, "secretName": "certificates"}},
-	}})
+	}
+	if enable != nil {
+		values["enable"] = enable
+	}
+	objects := charttest.Render(t, chart.Release{Namespace: namespace, Values: values})
 	removeAfter(t, cluster, objects)
 	_, stderr, err := cluster.Kubectl(t, manifest(t, objects), "apply", "--server-side", "--force-conflicts", "-f", "-")
 	if err != nil {
