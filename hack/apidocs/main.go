@@ -11,8 +11,6 @@
 package main
 
 import (
-	"bytes"
-	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -23,6 +21,7 @@ import (
 	"strings"
 
 	"github.com/modelplane/modelplane/charts"
+	"github.com/modelplane/modelplane/hack/internal/output"
 )
 
 const (
@@ -51,10 +50,7 @@ func run(dir string, check bool, report io.Writer) error {
 	if err != nil {
 		return err
 	}
-	if check {
-		return differences(dir, files, stale)
-	}
-	return write(dir, files, stale, report)
+	return output.Set{Dir: dir, Files: files, Stale: stale, Command: "go run ./hack/apidocs"}.Put(check, report)
 }
 
 // pages returns all pages by file name.
@@ -122,46 +118,4 @@ func staleIn(dir string, files map[string][]byte) ([]string, error) {
 		}
 	}
 	return stale, nil
-}
-
-// differences names every page that a run without -check would touch.
-func differences(dir string, files map[string][]byte, stale []string) error {
-	var wrong []string
-	for _, name := range slices.Sorted(maps.Keys(files)) {
-		have, err := os.ReadFile(filepath.Join(dir, name))
-		switch {
-		case errors.Is(err, os.ErrNotExist):
-			wrong = append(wrong, name+" is missing")
-		case err != nil:
-			return err
-		case !bytes.Equal(have, files[name]):
-			wrong = append(wrong, name+" is out of date")
-		}
-	}
-	for _, name := range stale {
-		wrong = append(wrong, name+" belongs to no group")
-	}
-	if len(wrong) == 0 {
-		return nil
-	}
-	return fmt.Errorf("%s\nrun: go run ./hack/apidocs", strings.Join(wrong, "\n"))
-}
-
-func write(dir string, files map[string][]byte, stale []string, report io.Writer) error {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return err
-	}
-	for _, name := range slices.Sorted(maps.Keys(files)) {
-		if err := os.WriteFile(filepath.Join(dir, name), files[name], 0o644); err != nil {
-			return err
-		}
-		fmt.Fprintf(report, "%7d  %s\n", len(files[name]), name)
-	}
-	for _, name := range stale {
-		if err := os.Remove(filepath.Join(dir, name)); err != nil {
-			return err
-		}
-		fmt.Fprintf(report, "removed  %s\n", name)
-	}
-	return nil
 }

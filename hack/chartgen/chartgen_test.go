@@ -130,7 +130,7 @@ func TestPut(t *testing.T) {
 		t.Fatal(err)
 	}
 	err = put(files, stale, true)
-	if err == nil || !strings.Contains(err.Error(), "current.yaml is out of date") || !strings.Contains(err.Error(), "old.yaml is not generated") {
+	if err == nil || !strings.Contains(err.Error(), "current.yaml is missing") || !strings.Contains(err.Error(), "old.yaml is not generated") {
 		t.Errorf("check: %v", err)
 	}
 	if err := put(files, stale, false); err != nil {

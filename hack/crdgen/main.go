@@ -15,15 +15,16 @@
 package main
 
 import (
-	"bytes"
-	"errors"
 	"flag"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/modelplane/modelplane/hack/internal/output"
 )
 
 func main() {
@@ -64,10 +65,7 @@ func run(dir string, check bool, patterns []string, report io.Writer) error {
 		stale = missing(present, files)
 	}
 	files[kustomization] = kustomizationFor(present, stale, files)
-	if check {
-		return differences(dir, files, stale)
-	}
-	return write(dir, files, stale, report)
+	return output.Set{Dir: dir, Files: files, Stale: stale, Command: "go run ./hack/crdgen"}.Put(check, report)
 }
 
 // listed returns the names of the definitions already in dir.
@@ -108,62 +106,10 @@ func kustomizationFor(present, stale []string, files map[string][]byte) []byte {
 	}
 	var b strings.Builder
 	b.WriteString(header + "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nresources:\n")
-	for _, name := range sortedKeys(names) {
+	for _, name := range slices.Sorted(maps.Keys(names)) {
 		if names[name] {
 			fmt.Fprintf(&b, "- %s\n", name)
 		}
 	}
 	return []byte(b.String())
-}
-
-// differences reports every file that a run without -check would touch, so that
-// one failed check shows the whole extent.
-func differences(dir string, files map[string][]byte, stale []string) error {
-	var wrong []string
-	for _, name := range sortedKeys(files) {
-		have, err := os.ReadFile(filepath.Join(dir, name))
-		switch {
-		case errors.Is(err, os.ErrNotExist):
-			wrong = append(wrong, name+" is missing")
-		case err != nil:
-			return err
-		case !bytes.Equal(have, files[name]):
-			wrong = append(wrong, name+" is out of date")
-		}
-	}
-	for _, name := range stale {
-		wrong = append(wrong, name+" belongs to no kind")
-	}
-	if len(wrong) == 0 {
-		return nil
-	}
-	return fmt.Errorf("%s\nrun: go run ./hack/crdgen", strings.Join(wrong, "\n"))
-}
-
-func write(dir string, files map[string][]byte, stale []string, report io.Writer) error {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return err
-	}
-	for _, name := range sortedKeys(files) {
-		if err := os.WriteFile(filepath.Join(dir, name), files[name], 0o644); err != nil {
-			return err
-		}
-		fmt.Fprintf(report, "%7d  %s\n", len(files[name]), name)
-	}
-	for _, name := range stale {
-		if err := os.Remove(filepath.Join(dir, name)); err != nil {
-			return err
-		}
-		fmt.Fprintf(report, "removed  %s\n", name)
-	}
-	return nil
-}
-
-func sortedKeys[V any](m map[string]V) []string {
-	keys := make([]string, 0, len(m))
-	for k := range m {
-		keys = append(keys, k)
-	}
-	slices.Sort(keys)
-	return keys
 }
