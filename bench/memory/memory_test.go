@@ -133,7 +133,7 @@ func measure(b *testing.B, bench *enginetest.Bench, round int) (now, peak int) {
 		b.Fatal(err)
 	}
 	defer func() {
-		in.Close()
+		_ = in.Close()
 		_ = cmd.Wait()
 	}()
 	// An object that depends on a Secret is ready only when the Secrets are in the cache.

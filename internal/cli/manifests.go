@@ -91,7 +91,7 @@ func readFile(path string, stdin io.Reader, most int64) ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		defer f.Close()
+		defer func() { _ = f.Close() }() // only read
 		r = f
 	}
 	text, err := io.ReadAll(io.LimitReader(r, most+1))

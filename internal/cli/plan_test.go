@@ -121,7 +121,7 @@ func FuzzPlan(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	planner := samplePlanner(f)
-	f.Fuzz(func(t *testing.T, text []byte) {
+	f.Fuzz(func(_ *testing.T, text []byte) {
 		var out bytes.Buffer
 		_ = planner.PlanText(context.Background(), "fuzz", text, &out)
 	})

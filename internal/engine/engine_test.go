@@ -57,7 +57,7 @@ func TestConvergeThenSilence(t *testing.T) {
 	stop()
 	restarted := testkit.NewCounter()
 	enginetest.Manage(t, restarted.Wrap(b.Manager))
-	testkit.Eventually(t, 10*time.Second, "the restarted manager to watch", func() error {
+	testkit.Eventually(t, 30*time.Second, "the restarted manager to watch", func() error {
 		if restarted.Snapshot().Of("watch", "apps/deployments") == 0 {
 			return errors.New("no watch yet")
 		}
@@ -85,7 +85,7 @@ func TestRepair(t *testing.T) {
 		before := counter.Snapshot()
 		d := enginetest.Deployment(b.NS, "one")
 		b.Change(t, d, func() { d.Spec.Template.Spec.Containers[0].Image = "evil:1" })
-		testkit.Eventually(t, 10*time.Second, "the image to be set back", func() error {
+		testkit.Eventually(t, 30*time.Second, "the image to be set back", func() error {
 			if err := b.C.Get(t.Context(), client.ObjectKeyFromObject(d), d); err != nil {
 				return err
 			}
@@ -97,7 +97,7 @@ func TestRepair(t *testing.T) {
 		if since := counter.Since(before); since.Of("apply", "apps/deployments") != 1 {
 			t.Errorf("a repair must cost one apply:\n%s", since)
 		}
-		testkit.Eventually(t, 10*time.Second, "an event about it", func() error {
+		testkit.Eventually(t, 30*time.Second, "an event about it", func() error {
 			if e := b.Events(t, "ChildRepaired"); len(e) != 1 || !strings.Contains(e[0].Message, "kubectl-edit") {
 				return fmt.Errorf("events: %v", e)
 			}
@@ -112,7 +112,7 @@ func TestRepair(t *testing.T) {
 	t.Run("label removed", func(t *testing.T) {
 		cm := enginetest.ConfigMap(b.NS, "one")
 		b.Change(t, cm, func() { delete(cm.Labels, engine.LabelOwner) })
-		testkit.Eventually(t, 10*time.Second, "the label to be back", func() error {
+		testkit.Eventually(t, 30*time.Second, "the label to be back", func() error {
 			if err := b.C.Get(t.Context(), client.ObjectKeyFromObject(cm), cm); err != nil {
 				return err
 			}
@@ -127,10 +127,10 @@ func TestRepair(t *testing.T) {
 		if err := b.C.Delete(t.Context(), cm); err != nil {
 			t.Fatal(err)
 		}
-		testkit.Eventually(t, 10*time.Second, "the ConfigMap to be back", func() error {
+		testkit.Eventually(t, 30*time.Second, "the ConfigMap to be back", func() error {
 			return b.C.Get(t.Context(), client.ObjectKeyFromObject(cm), enginetest.ConfigMap(b.NS, "one"))
 		})
-		testkit.Eventually(t, 10*time.Second, "an event about it", func() error {
+		testkit.Eventually(t, 30*time.Second, "an event about it", func() error {
 			if e := b.Events(t, "ChildRecreated"); len(e) == 0 {
 				return errors.New("none")
 			}
@@ -159,7 +159,7 @@ func TestPrune(t *testing.T) {
 	enginetest.Manage(t, b.Manager)
 	b.WaitGone(t, enginetest.ConfigMap(b.NS, "one-extra"))
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: b.NS, Name: "one-extra"}}
-	testkit.Eventually(t, 10*time.Second, "the Secret", func() error {
+	testkit.Eventually(t, 30*time.Second, "the Secret", func() error {
 		return b.C.Get(t.Context(), client.ObjectKeyFromObject(secret), secret)
 	})
 }
@@ -221,7 +221,7 @@ func TestWaitingIsWoken(t *testing.T) {
 	before := counter.Snapshot()
 	b.Create(t, enginetest.ConfigMap(b.NS, "unrelated"))
 	b.Change(t, source, func() { source.Data["value"] = "2" })
-	testkit.Eventually(t, 10*time.Second, "the new value to be copied", func() error {
+	testkit.Eventually(t, 30*time.Second, "the new value to be copied", func() error {
 		cm := enginetest.ConfigMap(b.NS, "one")
 		if err := b.C.Get(t.Context(), client.ObjectKeyFromObject(cm), cm); err != nil {
 			return err

@@ -15,7 +15,7 @@ import (
 func ownedFields(managed []metav1.ManagedFieldsEntry, fieldOwner string) []byte {
 	for _, m := range managed {
 		if m.Manager == fieldOwner && m.Operation == metav1.ManagedFieldsOperationApply && m.Subresource == "" && m.FieldsV1 != nil {
-			return m.FieldsV1.Raw
+			return m.FieldsV1.GetRawBytes()
 		}
 	}
 	return nil

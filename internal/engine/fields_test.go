@@ -57,7 +57,7 @@ func TestCovers(t *testing.T) {
 
 func TestOwnedFieldsIsOurApplyOnly(t *testing.T) {
 	entry := func(manager string, op metav1.ManagedFieldsOperationType, sub, raw string) metav1.ManagedFieldsEntry {
-		return metav1.ManagedFieldsEntry{Manager: manager, Operation: op, Subresource: sub, FieldsV1: &metav1.FieldsV1{Raw: []byte(raw)}}
+		return metav1.ManagedFieldsEntry{Manager: manager, Operation: op, Subresource: sub, FieldsV1: metav1.NewFieldsV1(raw)}
 	}
 	managed := []metav1.ManagedFieldsEntry{
 		entry("other", metav1.ManagedFieldsOperationApply, "", "1"),

@@ -68,7 +68,10 @@ func newIntent(scheme *runtime.Scheme, o owner, c Child) (*intent, error) {
 	in := &intent{Child: c, body: u, reachable: !c.Retain && (o.GetNamespace() == "" || o.GetNamespace() == u.GetNamespace())}
 	in.key = childKey{gvk: gvk, NamespacedName: types.NamespacedName{Namespace: u.GetNamespace(), Name: u.GetName()}}
 	in.mark(o)
-	return in, in.seal()
+	if err := in.seal(); err != nil {
+		return nil, err
+	}
+	return in, nil
 }
 
 // bodyOf encodes the fields that a plan set, and no others.

@@ -77,14 +77,14 @@ func TestForeignStatusIsPutRight(t *testing.T) {
 	s := b.Sample("one", sample.SampleSpec{})
 	b.Create(t, s)
 	b.WaitReady(t, "one")
-	testkit.Eventually(t, 10*time.Second, "the foreign write", func() error {
+	testkit.Eventually(t, 30*time.Second, "the foreign write", func() error {
 		if err := b.C.Get(t.Context(), client.ObjectKeyFromObject(s), s); err != nil {
 			return err
 		}
 		s.Status.Children = 99
 		return b.C.Status().Update(t.Context(), s)
 	})
-	testkit.Eventually(t, 10*time.Second, "the status to be put right", func() error {
+	testkit.Eventually(t, 30*time.Second, "the status to be put right", func() error {
 		if err := b.C.Get(t.Context(), client.ObjectKeyFromObject(s), s); err != nil {
 			return err
 		}

@@ -19,8 +19,8 @@ func Rules(scheme *runtime.Scheme, controllers ...Controller) ([]rbacv1.PolicyRu
 	need := grants{}
 	need.grant(schema.GroupResource{Group: "events.k8s.io", Resource: "events"}, "create", "patch")
 	need.grant(schema.GroupResource{Group: "", Resource: "events"}, "create", "patch")
-	need.grant(schema.GroupResource{Group: "apiextensions.k8s.io", Resource: "customresourcedefinitions"}, "get", "list", "watch")
-	need.grant(schema.GroupResource{Group: "apiregistration.k8s.io", Resource: "apiservices"}, "get", "list", "watch")
+	need.grant(schema.GroupResource{Group: "apiextensions.k8s.io", Resource: "customresourcedefinitions"}, "list", "watch")
+	need.grant(schema.GroupResource{Group: "apiregistration.k8s.io", Resource: "apiservices"}, "list", "watch")
 	for _, c := range controllers {
 		if err := need.controller(scheme, c); err != nil {
 			return nil, err
@@ -47,7 +47,7 @@ func (g grants) controller(scheme *runtime.Scheme, c Controller) error {
 		return err
 	}
 	own := resourceOf(gvk, "")
-	g.grant(own, "get", "list", "watch")
+	g.grant(own, "list", "watch")
 	g.grant(sub(own, "status"), "patch")
 	// Children block their owner's deletion, which needs this where
 	// OwnerReferencesPermissionEnforcement is on.
@@ -67,7 +67,10 @@ func (g grants) controller(scheme *runtime.Scheme, c Controller) error {
 		if err != nil {
 			return err
 		}
-		g.grant(resourceOf(gvk, in.Resource), "get", "list", "watch")
+		g.grant(resourceOf(gvk, in.Resource), "list", "watch")
+		if in.MetadataOnly { // its content is read on demand
+			g.grant(resourceOf(gvk, in.Resource), "get")
+		}
 	}
 	return nil
 }

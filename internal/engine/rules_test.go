@@ -25,13 +25,13 @@ func TestRulesGrantWhatTheSpecSays(t *testing.T) {
 	want := []string{
 		" configmaps,secrets,services create,delete,get,list,patch,watch",
 		" events create,patch",
-		"apiextensions.k8s.io customresourcedefinitions get,list,watch",
-		"apiregistration.k8s.io apiservices get,list,watch",
+		"apiextensions.k8s.io customresourcedefinitions list,watch",
+		"apiregistration.k8s.io apiservices list,watch",
 		"apps deployments create,delete,get,list,patch,watch",
 		"batch jobs create,delete,get,list,patch,watch",
 		"events.k8s.io events create,patch",
 		"gateway.networking.k8s.io httproutes create,delete,get,list,patch,watch",
-		"test.modelplane.dev samples get,list,patch,watch",
+		"test.modelplane.dev samples list,patch,watch",
 		"test.modelplane.dev samples/finalizers update",
 		"test.modelplane.dev samples/status patch",
 	}

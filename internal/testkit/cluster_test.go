@@ -3,6 +3,7 @@
 package testkit
 
 import (
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -176,8 +177,11 @@ func TestGuardEndsServersOfADeadProcess(t *testing.T) {
 	if err := server.Start(); err != nil {
 		t.Fatal(err)
 	}
-	Eventually(t, 10*time.Second, "the process id of the server", func() error {
-		_, err := os.Stat(launcher + ".pid")
+	Eventually(t, 30*time.Second, "the process id of the server", func() error {
+		pid, err := os.ReadFile(launcher + ".pid")
+		if err == nil && len(pid) == 0 {
+			err = errors.New("not written yet")
+		}
 		return err
 	})
 	procs.end()

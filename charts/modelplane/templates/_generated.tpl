@@ -31,7 +31,6 @@
   resources:
   - apiservices
   verbs:
-  - get
   - list
   - watch
 - apiGroups:

@@ -146,7 +146,7 @@ func (b *Bench) Create(t testing.TB, objs ...client.Object) {
 // Change edits an object until nobody else came in between.
 func (b *Bench) Change(t testing.TB, obj client.Object, edit func()) {
 	t.Helper()
-	testkit.Eventually(t, 10*time.Second, "the change", func() error {
+	testkit.Eventually(t, 30*time.Second, "the change", func() error {
 		if err := b.C.Get(context.Background(), client.ObjectKeyFromObject(obj), obj); err != nil {
 			return err
 		}

@@ -11,19 +11,19 @@ package sample
 
 import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"sigs.k8s.io/controller-runtime/pkg/scheme"
 )
 
 // GroupVersion of the kind.
 var GroupVersion = schema.GroupVersion{Group: "test.modelplane.dev", Version: "v1"}
 
-var builder = &scheme.Builder{GroupVersion: GroupVersion}
-
 // AddToScheme makes the kind known.
-var AddToScheme = builder.AddToScheme
-
-func init() { builder.Register(&Sample{}, &SampleList{}) }
+func AddToScheme(scheme *runtime.Scheme) error {
+	scheme.AddKnownTypes(GroupVersion, &Sample{}, &SampleList{})
+	metav1.AddToGroupVersion(scheme, GroupVersion)
+	return nil
+}
 
 // Sample becomes a ConfigMap, a Service and a Deployment.
 //
