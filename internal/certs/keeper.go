@@ -92,13 +92,12 @@ func New(cfg *rest.Config, opts Options) (*Keeper, error) {
 	opts.Lifetimes = opts.Lifetimes.withDefaults()
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
-		corev1.AddToScheme, admissionv1.AddToScheme, apiextensionsv1.AddToScheme,
+		corev1.AddToScheme, admissionv1.AddToScheme, apiextensionsv1.AddToScheme, metav1.AddMetaToScheme,
 	} {
 		if err := add(scheme); err != nil {
 			return nil, err
 		}
 	}
-	metav1.AddMetaToScheme(scheme)
 	cfg = rest.CopyConfig(cfg)
 	// The API server warns of a TLS Secret that is still empty, which is how ours begins.
 	cfg.WarningHandlerWithContext = rest.NoWarnings{}

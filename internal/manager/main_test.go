@@ -104,10 +104,10 @@ func (r *running) ready() {
 		default:
 		}
 		code, body, err := get(http.DefaultClient, r.health+"/readyz?verbose", "")
-		if err != nil || code != http.StatusOK {
-			return fmt.Errorf("%d %s (%v)", code, body, err)
+		if err == nil && code != http.StatusOK {
+			err = fmt.Errorf("%d %s", code, body)
 		}
-		return nil
+		return err
 	})
 }
 

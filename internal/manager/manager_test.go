@@ -151,10 +151,11 @@ func TestShutdownAnswersWhatIsInFlight(t *testing.T) {
 	<-entered
 	r.stop()
 	testkit.Eventually(t, patience, "the manager to be unready", func() error {
-		if code, _, err := get(http.DefaultClient, r.health+"/readyz", ""); err != nil || code == http.StatusOK {
-			return fmt.Errorf("%d %v", code, err)
+		code, _, err := get(http.DefaultClient, r.health+"/readyz", "")
+		if err == nil && code == http.StatusOK {
+			err = errors.New("still ready")
 		}
-		return nil
+		return err
 	})
 	if err := create(t.Context(), cluster, namespace, "late"); err != nil {
 		t.Errorf("a request right after the signal: %v", err)
