@@ -137,8 +137,9 @@ func Exec(args []string) error {
 	if len(args) < 4 {
 		return errors.New(ExecCommand + " is used by `up` itself and takes no part in anything else")
 	}
-	// The inherited lock must end with the record, not live on in the component.
-	syscall.CloseOnExec(3)
+	// The inherited lock must end with the record, not live on in the component, and whatever the caller
+	// of `up` had open (a lock of its own, a pipe) must not be held by a process that outlives it.
+	closeOnExec()
 	start, _, err := procStat(os.Getpid())
 	if err != nil {
 		return err
@@ -152,6 +153,23 @@ func Exec(args []string) error {
 		return err
 	}
 	return fmt.Errorf("running %s: %w", args[2], syscall.Exec(args[2], args[3:], os.Environ()))
+}
+
+// closeOnExec keeps everything but the standard streams from the program that replaces this one.
+func closeOnExec() {
+	const first, most = 3, 1024
+	open, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		for fd := first; fd < most; fd++ {
+			syscall.CloseOnExec(fd)
+		}
+		return
+	}
+	for _, entry := range open {
+		if fd, err := strconv.Atoi(entry.Name()); err == nil && fd >= first {
+			syscall.CloseOnExec(fd)
+		}
+	}
 }
 
 // grace is how long a process may take to end by itself.

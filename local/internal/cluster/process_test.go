@@ -4,9 +4,12 @@ package cluster
 
 import (
 	"encoding/json"
+	"errors"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -182,5 +185,41 @@ func TestALockEndsWithItsHolderWhileTheComponentRuns(t *testing.T) {
 	}
 	if rec, err := readRecord(dir, "napper"); err != nil || !rec.alive() {
 		t.Errorf("the lock ended before the record was there: %+v %v", rec, err)
+	}
+}
+
+// Whoever waits for the end of a pipe that `up` was started with must not wait for the components.
+func TestAComponentHoldsNothingOfItsCaller(t *testing.T) {
+	dir := t.TempDir()
+	held, err := acquire(t.Context(), dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer held.release()
+	read, write, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	inherited, err := syscall.Dup(int(write.Fd())) // a descriptor that children get
+	if err != nil {
+		t.Fatal(err)
+	}
+	sleep, err := exec.LookPath("sleep")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd, err := spawn(dir, os.Args[0], spec{name: "napper", path: sleep, args: []string{"300"}}, held)
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() { _ = cmd.Wait() }()
+	defer func() { _ = cmd.Process.Kill() }()
+	_ = write.Close()
+	_ = syscall.Close(inherited)
+	if err := read.SetReadDeadline(time.Now().Add(20 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := read.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+		t.Errorf("the component holds the pipe: %v", err)
 	}
 }
