@@ -5,6 +5,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -32,11 +33,14 @@ func generate(patterns []string) ([]apiextensionsv1.CustomResourceDefinition, er
 		return nil, err
 	}
 	kinds := ours(full, roots, crd.FindKubeKinds(full, metav1))
+	needSchemas(full, kinds)
+	ownWords(full)
 	light, err := newParser(roots)
 	if err != nil {
 		return nil, err
 	}
 	needSchemas(light, kinds)
+	ownWords(light)
 	lighten(light)
 	out := make([]apiextensionsv1.CustomResourceDefinition, 0, len(kinds))
 	for _, k := range kinds {
@@ -63,6 +67,17 @@ func needSchemas(parser *crd.Parser, kinds []schema.GroupKind) {
 			if ident := (crd.TypeIdent{Package: pkg, Name: k.Kind}); gv.Group == k.Group && parser.Types[ident] != nil {
 				parser.NeedSchemaFor(ident)
 			}
+		}
+	}
+}
+
+// ownWords drops the descriptions that come with types of other projects: their
+// documentation is theirs to publish, and it would fill most of a definition.
+func ownWords(parser *crd.Parser) {
+	for ident, s := range parser.Schemata {
+		if !strings.HasPrefix(ident.Package.PkgPath, "github.com/modelplane/modelplane/") {
+			walk(&s, 0, func(s *apiextensionsv1.JSONSchemaProps, _ int) { s.Description = "" })
+			parser.Schemata[ident] = s
 		}
 	}
 }
