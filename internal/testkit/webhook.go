@@ -11,6 +11,7 @@ import (
 	"encoding/pem"
 	"fmt"
 	"math/big"
+	mathrand "math/rand/v2"
 	"net"
 	"os"
 	"path/filepath"
@@ -50,7 +51,9 @@ var handedOut struct {
 }
 
 // FreePort returns a port of the loopback address that nobody listens on, and
-// never the same one twice.
+// never the same one twice. It lies below the range from which the kernel serves
+// outgoing connections and ":0", so that no other process gets it by chance
+// before it is used.
 func FreePort(t testing.TB) int {
 	t.Helper()
 	handedOut.Lock()
@@ -58,18 +61,22 @@ func FreePort(t testing.TB) int {
 	if handedOut.ports == nil {
 		handedOut.ports = map[int]bool{}
 	}
-	for {
-		listener, err := net.Listen("tcp", "127.0.0.1:0")
+	const lowest, beyond, tries = 10000, 32000, 1000
+	for range tries {
+		port := lowest + mathrand.IntN(beyond-lowest)
+		if handedOut.ports[port] {
+			continue
+		}
+		listener, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
 		if err != nil {
-			t.Fatalf("looking for a free port: %v", err)
+			continue // taken
 		}
-		port := listener.Addr().(*net.TCPAddr).Port
 		_ = listener.Close()
-		if !handedOut.ports[port] {
-			handedOut.ports[port] = true
-			return port
-		}
+		handedOut.ports[port] = true
+		return port
 	}
+	t.Fatalf("no free port found in %d tries", tries)
+	return 0
 }
 
 // ServingCert writes tls.crt and tls.key of a fresh self-signed certificate for

@@ -187,12 +187,7 @@ func (m *running) start(t *testing.T) {
 
 func address(t *testing.T) string {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = listener.Close() }()
-	return listener.Addr().String()
+	return fmt.Sprintf("127.0.0.1:%d", testkit.FreePort(t))
 }
 
 func (m *running) waitReady(t *testing.T) {

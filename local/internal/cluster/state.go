@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"math/rand/v2"
 	"net"
 	"os"
 	"path/filepath"
@@ -111,22 +112,17 @@ func (s *state) choosePorts(dir string, withManager bool) error {
 	return nil
 }
 
-// freePort skips ports already promised to another component: the kernel may offer the same number
-// again as soon as the probing listener is closed.
+// freePort skips ports already promised to another component. It looks below the range from which the
+// kernel serves outgoing connections: a port from there may be gone before its component listens.
 func (s *state) freePort() (int, error) {
-	for {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			return 0, err
-		}
-		port := l.Addr().(*net.TCPAddr).Port
-		if err := l.Close(); err != nil {
-			return 0, err
-		}
-		if !slices.Contains(slices.Collect(maps.Values(s.Ports)), port) {
+	const lowest, beyond, tries = 20000, 32000, 1000
+	for range tries {
+		port := lowest + rand.IntN(beyond-lowest)
+		if bindable(port) && !slices.Contains(slices.Collect(maps.Values(s.Ports)), port) {
 			return port, nil
 		}
 	}
+	return 0, fmt.Errorf("none found between %d and %d in %d tries", lowest, beyond, tries)
 }
 
 func bindable(port int) bool {
