@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -25,6 +26,7 @@ type process struct {
 	t      *testing.T
 	cmd    *exec.Cmd
 	health string
+	hooks  string
 	ended  chan struct{}
 	log    lines
 }
@@ -51,7 +53,8 @@ func start(t *testing.T, args ...string) *process {
 	t.Helper()
 	cluster := testkit.Start(t)
 	port := testkit.FreePort(t)
-	p := &process{t: t, health: fmt.Sprintf("127.0.0.1:%d", testkit.FreePort(t)), ended: make(chan struct{})}
+	p := &process{t: t, health: fmt.Sprintf("127.0.0.1:%d", testkit.FreePort(t)), hooks: fmt.Sprintf("127.0.0.1:%d", port),
+		ended: make(chan struct{})}
 	p.cmd = exec.Command(os.Args[0], append([]string{"manager",
 		"--kubeconfig=" + cluster.Kubeconfig(), "--namespace=" + cluster.Namespace(t),
 		"--webhook-host=127.0.0.1", fmt.Sprintf("--webhook-port=%d", port), fmt.Sprintf("--webhook-url=https://127.0.0.1:%d", port),
@@ -93,6 +96,16 @@ func (p *process) ready() {
 	})
 }
 
+// call opens a connection to the webhooks and says nothing.
+func (p *process) call() net.Conn {
+	p.t.Helper()
+	conn, err := net.Dial("tcp", p.hooks)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return conn
+}
+
 func (p *process) signal(s os.Signal) {
 	p.t.Helper()
 	if err := p.cmd.Process.Signal(s); err != nil {
@@ -116,6 +129,8 @@ func TestSignalStopsCleanly(t *testing.T) {
 		t.Run(s.String(), func(t *testing.T) {
 			p := start(t, "--shutdown-delay=0s")
 			p.ready()
+			p.call().Close()       // leaves before the handshake
+			defer p.call().Close() // is in the middle of it when the process stops
 			p.signal(s)
 			if code := p.exitCode(); code != 0 {
 				t.Errorf("exit code %d, want 0", code)

@@ -4,11 +4,14 @@ package manager
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"runtime"
 	"strings"
+	"syscall"
 )
 
 // NewLogHandler writes one structured line per record. Messages name the flags.
@@ -49,7 +52,7 @@ func plainLevel(groups []string, a slog.Attr) slog.Attr {
 type quiet struct{ slog.Handler }
 
 func (q quiet) Handle(ctx context.Context, r slog.Record) error {
-	if (r.Level < slog.LevelWarn || farewell(r)) && fromLibrary(r.PC) {
+	if fromLibrary(r.PC) && (r.Level < slog.LevelWarn || farewell(r)) || hungUp(r) {
 		r.Level = min(r.Level, slog.LevelDebug)
 		if !q.Enabled(ctx, r.Level) {
 			return nil
@@ -62,18 +65,37 @@ func (q quiet) WithAttrs(attrs []slog.Attr) slog.Handler { return quiet{q.Handle
 
 func (q quiet) WithGroup(name string) slog.Handler { return quiet{q.Handler.WithGroup(name)} }
 
-// farewell recognises the error that controller-runtime reports at every orderly end: giving the lease back counts as
-// losing it. A loss that matters comes back from Run.
+// farewell recognises the errors that libraries report at an orderly end: giving the lease back counts as losing it, and
+// a request that was under way when the process stopped comes back as cancelled. A loss that matters comes back from Run.
 func farewell(r slog.Record) bool {
-	if r.Message != "error received after stop sequence was engaged" {
+	found := false
+	r.Attrs(func(a slog.Attr) bool {
+		err, ok := a.Value.Any().(error)
+		found = ok && (errors.Is(err, context.Canceled) || r.Message == afterStop && err.Error() == "leader election lost")
+		return !found
+	})
+	return found
+}
+
+// afterStop is how controller-runtime begins a line about what went wrong while it stopped.
+const afterStop = "error received after stop sequence was engaged"
+
+// hungUp recognises a TLS handshake that ended because one side went away: a client or a probe that closed its connection,
+// or this server when it stops. A handshake in which one side refused the other is not among them. The lines come from
+// net/http by way of the standard logger, which tells no place in the code.
+func hungUp(r slog.Record) bool {
+	if r.PC != 0 || !strings.HasPrefix(r.Message, "http: TLS handshake error from ") {
 		return false
 	}
-	lost := false
-	r.Attrs(func(a slog.Attr) bool {
-		lost = lost || a.Value.String() == "leader election lost"
-		return !lost
-	})
-	return lost
+	for _, reason := range []string{
+		": " + context.Canceled.Error(), ": " + io.EOF.Error(), ": " + io.ErrUnexpectedEOF.Error(), ": " + net.ErrClosed.Error(),
+		": " + syscall.ECONNRESET.Error(), ": " + syscall.EPIPE.Error(),
+	} {
+		if strings.HasSuffix(r.Message, reason) {
+			return true
+		}
+	}
+	return false
 }
 
 // fromLibrary tells by the place in the code where the line was written.

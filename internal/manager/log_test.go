@@ -7,13 +7,17 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 )
@@ -55,6 +59,55 @@ func TestLibrariesAreQuiet(t *testing.T) {
 	want := []string{"debug a library's news", "error a library's failure", "info our own"}
 	if diff := cmp.Diff(want, logged(t, "debug", chatter)); diff != "" {
 		t.Errorf("at debug (-want +got):\n%s", diff)
+	}
+}
+
+// TestAnOrderlyEndIsQuiet: what was cut short because this process or a client went away is a detail; what one side
+// refused, or what never got an answer, is not.
+func TestAnOrderlyEndIsQuiet(t *testing.T) {
+	standard := func(reason string) func(logr.Logger) {
+		return func(log logr.Logger) {
+			r := slog.NewRecord(time.Now(), slog.LevelWarn, "http: TLS handshake error from 127.0.0.1:40000: "+reason, 0)
+			if err := logr.ToSlogHandler(log).Handle(t.Context(), r); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	library := func(err error) func(logr.Logger) {
+		return func(log logr.Logger) {
+			reflector := cache.NewNamedReflector("test", &cache.ListWatch{}, &corev1.Secret{}, cache.NewStore(nil), 0)
+			cache.DefaultWatchErrorHandler(klog.NewContext(t.Context(), log), reflector, err)
+		}
+	}
+	for _, c := range []struct {
+		name  string
+		write func(logr.Logger)
+		want  string
+	}{
+		{"our own stop", standard("context canceled"), "debug"},
+		{"a client that left", standard("EOF"), "debug"},
+		{"a client that left in the middle", standard("unexpected EOF"), "debug"},
+		{"a client that was cut off", standard("read tcp 127.0.0.1:9443->127.0.0.1:40000: read: connection reset by peer"), "debug"},
+		{"a client that does not read", standard("write tcp 127.0.0.1:9443->127.0.0.1:40000: write: broken pipe"), "debug"},
+		{"our own end", standard("read tcp 127.0.0.1:9443->127.0.0.1:40000: use of closed network connection"), "debug"},
+		{"a client that distrusts us", standard("remote error: tls: bad certificate"), "warn"},
+		{"a client that knows another root", standard("remote error: tls: unknown certificate authority"), "warn"},
+		{"a client of another age", standard("tls: client offered only unsupported versions: [301]"), "warn"},
+		{"a client without TLS", standard("client sent an HTTP request to an HTTPS server"), "warn"},
+		{"a client that says nothing", standard("read tcp 127.0.0.1:9443->127.0.0.1:40000: i/o timeout"), "warn"},
+		{"a request cut short", library(fmt.Errorf("list: %w", context.Canceled)), "debug"},
+		{"a request without an answer", library(fmt.Errorf("list: %w", context.DeadlineExceeded)), "error"},
+		{"our own error", func(log logr.Logger) { log.Error(context.Canceled, "Failed to watch") }, "error"},
+		{"our own words", func(log logr.Logger) { log.Info("http: TLS handshake error from us: EOF") }, "info"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if got := logged(t, "debug", c.write); len(got) != 1 || !strings.HasPrefix(got[0], c.want+" ") {
+				t.Errorf("wrote %q, want one line at %s", got, c.want)
+			}
+			if got := logged(t, "info", c.write); (len(got) == 0) != (c.want == "debug") {
+				t.Errorf("wrote %q at level info", got)
+			}
+		})
 	}
 }
 
