@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -172,7 +173,12 @@ func ownedByAnother(key childKey, ref *metav1.OwnerReference) *Problem {
 
 func (w *writer) send(ctx context.Context, o owner, in *intent, live client.Object) error {
 	body := in.body.DeepCopy()
-	err := w.client.Apply(ctx, client.ApplyConfigurationFromUnstructured(body), client.FieldOwner(w.fieldOwner), client.ForceOwnership)
+	var err error
+	if len(in.initial) > 0 {
+		body, err = w.sendInitial(ctx, in, w.exists(o, in, live))
+	} else {
+		err = w.put(ctx, body, client.ForceOwnership)
+	}
 	if in.Replace && immutable(err) {
 		err = w.replace(ctx, o, in, live)
 	}
@@ -187,6 +193,10 @@ func (w *writer) send(ctx context.Context, o owner, in *intent, live client.Obje
 		fields: w.ledger.hash(ownedFields(body.GetManagedFields(), w.fieldOwner)),
 	})
 	return nil
+}
+
+func (w *writer) put(ctx context.Context, body *unstructured.Unstructured, opts ...client.ApplyOption) error {
+	return w.client.Apply(ctx, client.ApplyConfigurationFromUnstructured(body), append(opts, client.FieldOwner(w.fieldOwner))...)
 }
 
 // replace deletes a child that cannot be changed in place. It is made anew when

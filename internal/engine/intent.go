@@ -37,6 +37,8 @@ type intent struct {
 	key    childKey
 	body   *unstructured.Unstructured
 	digest string
+	// initial are the values of Child.Initial, which body and digest are without.
+	initial []initialField
 	// reachable says that an owner reference ties the child to its owner, so
 	// that the cluster's garbage collector cleans it up.
 	reachable bool
@@ -68,6 +70,9 @@ func newIntent(scheme *runtime.Scheme, o owner, c Child) (*intent, error) {
 	in := &intent{Child: c, body: u, reachable: !c.Retain && (o.GetNamespace() == "" || o.GetNamespace() == u.GetNamespace())}
 	in.key = childKey{gvk: gvk, NamespacedName: types.NamespacedName{Namespace: u.GetNamespace(), Name: u.GetName()}}
 	in.mark(o)
+	if err := in.setAside(); err != nil {
+		return nil, err
+	}
 	if err := in.seal(); err != nil {
 		return nil, err
 	}

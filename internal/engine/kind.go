@@ -62,6 +62,10 @@ type Child struct {
 	// Replace allows the child to be deleted and made anew when the API server
 	// refuses to change a field of it.
 	Replace bool
+	// Initial are fields of Object ("spec.replicas") that are written when the
+	// child is made and then belong to whoever changes them, such as an
+	// autoscaler. The path must not lead through a list.
+	Initial []string
 }
 
 // Event is something worth telling the person who looks at the object.
@@ -83,6 +87,12 @@ type Spec struct {
 	Inputs []Input
 	// Ready is the condition that says whether the object works. Default Ready.
 	Ready string
+	// ReadyEvent is the reason of the event that says that an object became
+	// ready. Default Ready.
+	ReadyEvent string
+	// NotReadyEvent is the reason of the warning that says that an object which
+	// was ready no longer is. None if empty.
+	NotReadyEvent string
 	// Knative marks Knative-style conditions (no observedGeneration in them).
 	Knative bool
 	// OldFinalizers are those that other controllers left on existing objects;
