@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"strings"
 	"sync"
 	"time"
 
@@ -35,6 +36,8 @@ type reporter struct {
 	ready   string
 	knative bool
 	owner   string
+	// readyEvent and notReadyEvent are reasons, as in Spec.
+	readyEvent, notReadyEvent string
 
 	mu sync.Mutex
 	// written is our last status write per object, until the cache has it.
@@ -216,11 +219,15 @@ func statusPatch(version string, live, next map[string]any) ([]byte, error) {
 }
 
 // transitions says in events what a person would want to hear: that the object
-// became ready, and each new problem.
+// became ready or no longer is, and each new problem.
 func (r *reporter) transitions(obj client.Object, live, next map[string]any, problem *Problem, planned []Event) {
-	after, _ := conditionsOf(next).Get(r.ready)
-	if after.Status == metav1.ConditionTrue && !conditionsOf(live).IsTrue(r.ready) {
-		r.say(obj, Event{Reason: "Ready", Message: first(after.Message, obj.GetName()+" is ready.")})
+	before, after := conditionsOf(live).IsTrue(r.ready), conditionsOf(next).IsTrue(r.ready)
+	switch {
+	case after && !before:
+		c, _ := conditionsOf(next).Get(r.ready)
+		r.say(obj, Event{Reason: first(r.readyEvent, "Ready"), Message: first(c.Message, obj.GetName()+" is ready.")})
+	case before && !after && r.notReadyEvent != "":
+		r.say(obj, Event{Warning: true, Reason: r.notReadyEvent, Message: r.noLonger(obj.GetName(), conditionsOf(next))})
 	}
 	if problem != nil && !said(live, problem) {
 		r.say(obj, Event{Warning: true, Reason: problem.Reason, Message: problem.Message})
@@ -228,6 +235,26 @@ func (r *reporter) transitions(obj client.Object, live, next map[string]any, pro
 	for _, e := range planned {
 		r.say(obj, e)
 	}
+}
+
+// noLonger names the conditions that are False and the first cause: what the
+// summary says, or else the first of them.
+func (r *reporter) noLonger(name string, conditions kube.Conditions) string {
+	summary, _ := conditions.Get(r.ready)
+	cause := summary.Message
+	var types []string
+	for _, c := range conditions {
+		if c.Type == r.ready || c.Status != metav1.ConditionFalse || c.Severity != "" {
+			continue
+		}
+		types = append(types, c.Type)
+		cause = first(cause, c.Message)
+	}
+	text := name + " is no longer ready"
+	if len(types) > 0 {
+		text += " (" + strings.Join(types, ", ") + ")"
+	}
+	return text + ": " + first(cause, "the reason is not known yet.")
 }
 
 // said tells whether a condition already carries the problem.
