@@ -131,24 +131,26 @@ func refusal(err *apierrors.StatusError) *admission.Response {
 	return &admission.Response{AdmissionResponse: admissionv1.AdmissionResponse{Allowed: false, Result: &status}}
 }
 
-// answer turns what a kind's own rule said into a response. Field errors become
-// causes of an Invalid status; an error that carries a status keeps it; any other
-// is a plain denial.
+// answer turns what a kind's own rule said into a response.
 func (k Kind) answer(req admission.Request, warnings []string, err error) admission.Response {
 	if err == nil {
 		return admission.Allowed("").WithWarnings(warnings...)
 	}
-	var response admission.Response
 	var status *apierrors.StatusError
-	switch fieldErrs := fieldErrors(err); {
-	case len(fieldErrs) > 0:
-		response = *refusal(apierrors.NewInvalid(k.GVK.GroupKind(), nameOf(req), fieldErrs))
-	case errors.As(err, &status):
-		response = *refusal(status)
-	default:
-		response = admission.Denied(err.Error())
+	if errors.As(k.Refusal(nameOf(req), err), &status) {
+		return refusal(status).WithWarnings(warnings...)
 	}
-	return response.WithWarnings(warnings...)
+	return admission.Denied(err.Error()).WithWarnings(warnings...)
+}
+
+// Refusal puts what a rule said into the words that a client of the API server
+// reads. Field errors become causes of an Invalid status; any other error stays
+// as it is.
+func (k Kind) Refusal(name string, err error) error {
+	if fieldErrs := fieldErrors(err); len(fieldErrs) > 0 {
+		return apierrors.NewInvalid(k.GVK.GroupKind(), name, fieldErrs)
+	}
+	return err
 }
 
 // fieldErrors finds the field errors in an error, unless other errors are mixed

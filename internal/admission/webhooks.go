@@ -26,6 +26,10 @@ type Service struct {
 // timeout is long enough for a busy manager and short enough for a person.
 const timeout int32 = 10
 
+// reviewVersions are the forms of a request that are understood. The older one
+// is what other controllers of these kinds asked for.
+func reviewVersions() []string { return []string{"v1", "v1beta1"} }
+
 // Webhooks returns the configurations that make the API server ask for the
 // given kinds. Both carry the name. The mutating one is nil when no kind has
 // defaults.
@@ -106,7 +110,7 @@ func (k Kind) validatingWebhook(service Service, plural string, versions int) ad
 		MatchPolicy:             match(versions),
 		SideEffects:             new(admissionregistrationv1.SideEffectClassNone),
 		TimeoutSeconds:          new(timeout),
-		AdmissionReviewVersions: []string{"v1"},
+		AdmissionReviewVersions: reviewVersions(),
 	}
 }
 
@@ -121,7 +125,7 @@ func (k Kind) mutatingWebhook(service Service, plural string, versions int) admi
 		MatchPolicy:             match(versions),
 		SideEffects:             new(admissionregistrationv1.SideEffectClassNone),
 		TimeoutSeconds:          new(timeout),
-		AdmissionReviewVersions: []string{"v1"},
+		AdmissionReviewVersions: reviewVersions(),
 		ReinvocationPolicy:      new(admissionregistrationv1.NeverReinvocationPolicy),
 	}
 }

@@ -151,7 +151,7 @@ func TestWebhooks(t *testing.T) {
 	want := `{"name":"inferenceservice.v1beta1.serving.kserve.io","clientConfig":{"service":{"namespace":"ns","name":"svc",` +
 		`"path":"/mutate-serving-kserve-io-v1beta1-inferenceservice","port":443},"caBundle":"Y2E="},"rules":[{"operations":["CREATE","UPDATE"],` +
 		`"apiGroups":["serving.kserve.io"],"apiVersions":["v1beta1"],"resources":["inferenceservices"],"scope":"*"}],"failurePolicy":"Fail",` +
-		`"matchPolicy":"Equivalent","sideEffects":"None","timeoutSeconds":10,"admissionReviewVersions":["v1"],"reinvocationPolicy":"Never"}`
+		`"matchPolicy":"Equivalent","sideEffects":"None","timeoutSeconds":10,"admissionReviewVersions":["v1","v1beta1"],"reinvocationPolicy":"Never"}`
 	if diff := cmp.Diff(want, string(raw)); diff != "" {
 		t.Errorf("(-want +have):\n%s", diff)
 	}

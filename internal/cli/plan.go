@@ -108,8 +108,9 @@ func (p *Planner) PlanText(ctx context.Context, name string, text []byte, out io
 // Plan admits all manifests, then decides about each that has a controller.
 func (p *Planner) Plan(ctx context.Context, manifests []*manifest, out io.Writer) error {
 	world := &engine.World{Scheme: p.Scheme, Without: p.Without}
+	ctx = admission.WithReader(ctx, world)
 	var accepted []*planned
-	for _, m := range manifests {
+	for _, m := range p.foreignFirst(manifests) {
 		obj, warnings, err := p.admit(ctx, m)
 		if err != nil {
 			return &Refusal{From: m.from, Err: err}
@@ -125,6 +126,25 @@ func (p *Planner) Plan(ctx context.Context, manifests []*manifest, out io.Writer
 		}
 	}
 	return render(out, accepted)
+}
+
+// foreignFirst puts objects of other kinds before ours, whose rules may look at
+// them: the configuration holds for all services, wherever in the files it is.
+// Ours keep their order, as if they were created one after the other.
+func (p *Planner) foreignFirst(manifests []*manifest) []*manifest {
+	foreign, own := []*manifest(nil), []*manifest(nil)
+	for _, m := range manifests {
+		if p.kindOf(m.GroupVersionKind()) < 0 {
+			foreign = append(foreign, m)
+			continue
+		}
+		own = append(own, m)
+	}
+	return append(foreign, own...)
+}
+
+func (p *Planner) kindOf(gvk schema.GroupVersionKind) int {
+	return slices.IndexFunc(p.Kinds, func(k admission.Kind) bool { return k.GVK == gvk })
 }
 
 func (p *Planner) decide(ctx context.Context, world *engine.World, a *planned) error {
@@ -147,8 +167,7 @@ func (p *Planner) decide(ctx context.Context, world *engine.World, a *planned) e
 // their order. Objects of other kinds are checked as far as they are known; obj
 // is nil for them.
 func (p *Planner) admit(ctx context.Context, m *manifest) (client.Object, []string, error) {
-	gvk := m.GroupVersionKind()
-	i := slices.IndexFunc(p.Kinds, func(k admission.Kind) bool { return k.GVK == gvk })
+	i := p.kindOf(m.GroupVersionKind())
 	if i < 0 {
 		return nil, nil, p.admitForeign(m)
 	}
@@ -179,7 +198,10 @@ func (p *Planner) admit(ctx context.Context, m *manifest) (client.Object, []stri
 		return obj, nil, nil
 	}
 	warnings, err := kind.Validate(ctx, nil, obj)
-	return obj, warnings, err
+	if err != nil {
+		return nil, nil, kind.Refusal(obj.GetName(), err)
+	}
+	return obj, warnings, nil
 }
 
 // fillIn is the mutating webhook.

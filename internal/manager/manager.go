@@ -62,6 +62,7 @@ func Run(ctx context.Context, cfg *rest.Config, opts Options, domains []Domain) 
 	if err != nil {
 		return err
 	}
+	server.reader = admission.FromClient(mgr.GetClient())
 	if err := addDomains(ctx, mgr, server, opts, domains); err != nil {
 		return err
 	}

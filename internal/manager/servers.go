@@ -14,6 +14,8 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	ctrlmanager "sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
+
+	"github.com/modelplane/modelplane/internal/admission"
 )
 
 // drainingServer is the webhook server with a soft end. An API server keeps its connections open and sends the next
@@ -24,6 +26,8 @@ type drainingServer struct {
 	webhook.Server
 	asked context.Context // ends when the process is asked to stop
 	delay time.Duration
+	// reader is what admission rules read other objects with; nil until there is a manager.
+	reader admission.Reader
 }
 
 func newDrainingServer(asked context.Context, opts Options, tlsOpts []func(*tls.Config)) *drainingServer {
@@ -39,6 +43,9 @@ func (s *drainingServer) Register(path string, hook http.Handler) {
 	s.Server.Register(path, http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if s.asked.Err() != nil {
 			w.Header().Set("Connection", "close")
+		}
+		if s.reader != nil {
+			req = req.WithContext(admission.WithReader(req.Context(), s.reader))
 		}
 		hook.ServeHTTP(w, req)
 	}))
