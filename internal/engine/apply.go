@@ -28,6 +28,7 @@ type writer struct {
 	metrics    *childMetrics
 	fieldOwner string
 	kinds      []childKind
+	sharing    *sharing
 }
 
 // outcome is what Apply has to tell.
@@ -50,6 +51,10 @@ func (w *writer) apply(ctx context.Context, o owner, intents []*intent) outcome 
 	have, err := w.childrenOf(ctx, o.GetUID())
 	if err != nil {
 		out.fail(problemOf(err, "Reading the children"))
+		return out
+	}
+	if err := w.addShared(ctx, o, intents, have); err != nil {
+		out.fail(problemOf(err, "Reading the shared children"))
 		return out
 	}
 	slices.SortStableFunc(intents, func(a, b *intent) int { return a.Stage - b.Stage })
@@ -75,7 +80,11 @@ func (w *writer) applyOne(ctx context.Context, o owner, in *intent, live client.
 			in.key, in.key.gvk.GroupVersion()))
 		return
 	}
-	verdict := w.check(o, in, live)
+	verdict := w.judge(o, in, live)
+	if verdict != intact && in.Shared { // whoever comes second finds it done
+		defer w.sharing.alone()()
+		verdict = w.judge(o, in, live)
+	}
 	if verdict == intact {
 		w.metrics.count(in.key.gvk, "skip")
 		return
@@ -88,11 +97,12 @@ func (w *writer) applyOne(ctx context.Context, o owner, in *intent, live client.
 		out.fail(p)
 		return
 	}
-	if err := w.send(ctx, o, in, live); err != nil {
+	if err := w.send(ctx, in, live); err != nil {
 		out.fail(w.explain(ctx, o, in, err))
 		return
 	}
 	out.wrote++
+	w.sharing.say(o, in)
 	w.tell(ctx, in, live, verdict, out)
 }
 
@@ -109,8 +119,8 @@ const (
 
 // check compares without a call. live is what the cache has, which may lag
 // behind our own last write; the ledger knows of that.
-func (w *writer) check(o owner, in *intent, live client.Object) verdict {
-	last, known := w.ledger.get(o.GetUID(), in.key)
+func (w *writer) check(in *intent, live client.Object) verdict {
+	last, known := w.ledger.get(in.holder, in.key)
 	switch {
 	case live == nil && known && last.gone:
 		return deleted
@@ -134,7 +144,7 @@ func (w *writer) check(o owner, in *intent, live client.Object) verdict {
 	fields := ownedFields(live.GetManagedFields(), w.fieldOwner)
 	hash := w.ledger.hash(fields)
 	if known && last.uid == live.GetUID() && last.digest == in.digest && last.fields == hash || covers(fields, in.body.Object) {
-		w.ledger.put(o.GetUID(), in.key, entry{uid: live.GetUID(), digest: in.digest, version: live.GetResourceVersion(), fields: hash})
+		w.ledger.put(in.holder, in.key, entry{uid: live.GetUID(), digest: in.digest, version: live.GetResourceVersion(), fields: hash})
 		return intact
 	}
 	return edited
@@ -144,24 +154,28 @@ func (w *writer) check(o owner, in *intent, live client.Object) verdict {
 // reference the API server itself refuses a second controller, so that only
 // the others need a look.
 func (w *writer) mayTake(ctx context.Context, o owner, in *intent, live client.Object) *Problem {
-	if live != nil || in.reachable {
+	if live != nil && !in.Shared || in.reachable {
 		return nil
 	}
-	head := &metav1.PartialObjectMetadata{}
-	head.SetGroupVersionKind(in.key.gvk)
-	err := w.live.Get(ctx, in.key.NamespacedName, head)
-	if apierrors.IsNotFound(err) {
-		return nil
+	head := live
+	if live == nil {
+		meta := &metav1.PartialObjectMetadata{}
+		meta.SetGroupVersionKind(in.key.gvk)
+		err := w.live.Get(ctx, in.key.NamespacedName, meta)
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		if err != nil {
+			return problemOf(err, "Looking for "+in.key.String())
+		}
+		head = meta
 	}
-	if err != nil {
-		return problemOf(err, "Looking for "+in.key.String())
-	}
-	if ref := metav1.GetControllerOf(head); ref != nil && ref.UID != o.GetUID() {
+	if ref := metav1.GetControllerOfNoCopy(head); ref != nil && ref.UID != o.GetUID() {
 		return ownedByAnother(in.key, ref)
 	}
-	uid, named := head.Labels[LabelOwner], head.Annotations[AnnotationOwner]
-	if uid != "" && uid != string(o.GetUID()) && named != o.ref() {
-		return MustChange("OwnedByAnother", "%s already belongs to %s. Rename one of the two, or remove the other.", in.key, named)
+	uid, named := head.GetLabels()[LabelOwner], head.GetAnnotations()[AnnotationOwner]
+	if uid != "" && uid != string(o.GetUID()) && uid != string(in.holder) && named != o.ref() {
+		return MustChange("OwnedByAnother", "%s already belongs to %s. Rename one of the two, or remove the other.", in.key, first(named, "somebody else"))
 	}
 	return nil
 }
@@ -171,16 +185,16 @@ func ownedByAnother(key childKey, ref *metav1.OwnerReference) *Problem {
 		key, ref.Kind, ref.Name)
 }
 
-func (w *writer) send(ctx context.Context, o owner, in *intent, live client.Object) error {
+func (w *writer) send(ctx context.Context, in *intent, live client.Object) error {
 	body := in.body.DeepCopy()
 	var err error
 	if len(in.initial) > 0 {
-		body, err = w.sendInitial(ctx, in, w.exists(o, in, live))
+		body, err = w.sendInitial(ctx, in, w.exists(in, live))
 	} else {
 		err = w.put(ctx, body, client.ForceOwnership)
 	}
 	if in.Replace && immutable(err) {
-		err = w.replace(ctx, o, in, live)
+		err = w.replace(ctx, in, live)
 	}
 	if err != nil {
 		return err
@@ -188,7 +202,7 @@ func (w *writer) send(ctx context.Context, o owner, in *intent, live client.Obje
 	if body.GetUID() == "" {
 		return nil // replaced: the deletion's watch event makes it anew
 	}
-	w.ledger.put(o.GetUID(), in.key, entry{
+	w.ledger.put(in.holder, in.key, entry{
 		uid: body.GetUID(), digest: in.digest, version: body.GetResourceVersion(),
 		fields: w.ledger.hash(ownedFields(body.GetManagedFields(), w.fieldOwner)),
 	})
@@ -201,7 +215,7 @@ func (w *writer) put(ctx context.Context, body *unstructured.Unstructured, opts 
 
 // replace deletes a child that cannot be changed in place. It is made anew when
 // the watch says that it is gone.
-func (w *writer) replace(ctx context.Context, o owner, in *intent, live client.Object) error {
+func (w *writer) replace(ctx context.Context, in *intent, live client.Object) error {
 	if live == nil {
 		return WaitFor("ChildNotSeen", "%s exists but is not seen yet. It is replaced as soon as it is.", in.key)
 	}
@@ -212,7 +226,7 @@ func (w *writer) replace(ctx context.Context, o owner, in *intent, live client.O
 		return err
 	}
 	w.metrics.count(in.key.gvk, "replace")
-	w.ledger.put(o.GetUID(), in.key, entry{uid: uid, deleted: true})
+	w.ledger.put(in.holder, in.key, entry{uid: uid, deleted: true})
 	return nil
 }
 
@@ -269,10 +283,11 @@ func editedBy(live client.Object) string {
 	return " by " + name
 }
 
-// childKind is a kind of child with what is needed to list it.
+// childKind is a kind of child with what is needed to read it.
 type childKind struct {
-	gvk  schema.GroupVersionKind
-	list func() client.ObjectList
+	gvk    schema.GroupVersionKind
+	object func() client.Object
+	list   func() client.ObjectList
 }
 
 // childrenOf reads an owner's children of all kinds from the cache, without

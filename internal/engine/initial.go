@@ -51,11 +51,11 @@ func cut(m map[string]any, path []string) {
 
 // exists tells whether the child is there, as far as the cache and our own
 // writes say.
-func (w *writer) exists(o owner, in *intent, live client.Object) bool {
+func (w *writer) exists(in *intent, live client.Object) bool {
 	if live != nil {
 		return true
 	}
-	last, known := w.ledger.get(o.GetUID(), in.key)
+	last, known := w.ledger.get(in.holder, in.key)
 	return known && !last.deleted && !last.gone
 }
 

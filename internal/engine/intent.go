@@ -39,6 +39,8 @@ type intent struct {
 	digest string
 	// initial are the values of Child.Initial, which body and digest are without.
 	initial []initialField
+	// holder is whose child it is: the owner's UID, or OwnerShared.
+	holder types.UID
 	// reachable says that an owner reference ties the child to its owner, so
 	// that the cluster's garbage collector cleans it up.
 	reachable bool
@@ -67,7 +69,10 @@ func newIntent(scheme *runtime.Scheme, o owner, c Child) (*intent, error) {
 	if u.GetName() == "" {
 		return nil, fmt.Errorf("the plan names a %s without a name", gvk.Kind)
 	}
-	in := &intent{Child: c, body: u, reachable: !c.Retain && (o.GetNamespace() == "" || o.GetNamespace() == u.GetNamespace())}
+	in := &intent{Child: c, body: u, holder: o.GetUID(), reachable: !c.Retain && !c.Shared && (o.GetNamespace() == "" || o.GetNamespace() == u.GetNamespace())}
+	if c.Shared {
+		in.holder = OwnerShared
+	}
 	in.key = childKey{gvk: gvk, NamespacedName: types.NamespacedName{Namespace: u.GetNamespace(), Name: u.GetName()}}
 	in.mark(o)
 	if err := in.setAside(); err != nil {
@@ -103,8 +108,11 @@ func (in *intent) mark(o owner) {
 	if labels == nil {
 		labels = map[string]string{}
 	}
-	labels[LabelOwner] = string(o.GetUID())
+	labels[LabelOwner] = string(in.holder)
 	in.body.SetLabels(labels)
+	if in.Shared {
+		return // it must look the same whoever plans it
+	}
 	if in.reachable {
 		yes := true
 		in.body.SetOwnerReferences([]metav1.OwnerReference{{

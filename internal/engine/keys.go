@@ -5,8 +5,10 @@ package engine
 // Keys that the engine writes on children (never into a pod template) and
 // objects.
 const (
-	// LabelOwner holds the owner's UID. Children are watched, found and pruned by it.
+	// LabelOwner holds the owner's UID, or OwnerShared. Children are watched, found and pruned by it.
 	LabelOwner = "modelplane.dev/owner-uid"
+	// OwnerShared is in LabelOwner of a child that several objects plan.
+	OwnerShared = "shared"
 	// AnnotationOwner names the owner as Kind.group/namespace/name where an
 	// owner reference cannot.
 	AnnotationOwner = "modelplane.dev/owner"

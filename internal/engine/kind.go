@@ -62,6 +62,11 @@ type Child struct {
 	// Replace allows the child to be deleted and made anew when the API server
 	// refuses to change a field of it.
 	Replace bool
+	// Shared marks a child that several objects of the kind plan with the same
+	// content, such as a certificate bundle per namespace. It has no owner and is
+	// never pruned. Plans that disagree about it are a mistake: each has its say
+	// once per change of its mind, and the last one stands.
+	Shared bool
 	// Initial are fields of Object ("spec.replicas") that are written when the
 	// child is made and then belong to whoever changes them, such as an
 	// autoscaler. The path must not lead through a list.

@@ -64,6 +64,17 @@ func (l *ledger) left(owner types.UID, key childKey, uid types.UID) {
 		l.byOwner[owner][key] = entry{gone: true}
 		return
 	}
+	l.drop(owner, key)
+}
+
+// forget drops one child.
+func (l *ledger) forget(owner types.UID, key childKey) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.drop(owner, key)
+}
+
+func (l *ledger) drop(owner types.UID, key childKey) {
 	delete(l.byOwner[owner], key)
 	if len(l.byOwner[owner]) == 0 {
 		delete(l.byOwner, owner)

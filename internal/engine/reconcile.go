@@ -112,7 +112,7 @@ func (r *reconciler[T, Seen]) apply(ctx context.Context, o owner, planned []Chil
 			out.fail(&Problem{Family: Failed, Reason: "BadPlan", Message: err.Error() + ". Please report this.", visible: true, cause: err})
 			return out
 		}
-		unreachable = unreachable || !in.reachable && !in.Retain
+		unreachable = unreachable || !in.reachable && !in.Retain && !in.Shared
 		intents = append(intents, in)
 	}
 	if _, cleans := r.kind.(Cleaner[T, Seen]); cleans || unreachable {
@@ -215,6 +215,7 @@ func (r *reconciler[T, Seen]) forget(key types.NamespacedName) {
 	delete(r.failures, key)
 	r.mu.Unlock()
 	r.writer.ledger.forgetOwner(uid)
+	r.writer.leave(key)
 	r.report.forget(uid)
 	r.metrics.forget(key)
 	r.tracker.replace(key, nil)

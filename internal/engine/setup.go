@@ -85,7 +85,7 @@ func (c *controllerOf[T, Seen]) reconciler(e *Engine, gvk schema.GroupVersionKin
 		},
 		writer: &writer{
 			client: e.mgr.GetClient(), live: live, owned: e.caches.owned, apis: e.apis, ledger: newLedger(),
-			metrics: &childMetrics{kind: gvk.Kind}, fieldOwner: c.spec.fieldOwner(),
+			metrics: &childMetrics{kind: gvk.Kind}, fieldOwner: c.spec.fieldOwner(), sharing: newSharing(),
 		},
 		report: &reporter{
 			client: e.mgr.GetClient(), events: e.mgr.GetEventRecorder(c.spec.fieldOwner()), clock: e.clock,
@@ -104,9 +104,10 @@ func (c *controllerOf[T, Seen]) watches(e *Engine, r *reconciler[T, Seen]) ([]*w
 		if err != nil {
 			return nil, err
 		}
-		r.writer.kinds = append(r.writer.kinds, childKind{gvk: gvk, list: listOf(e.mgr.GetScheme(), gvk)})
+		r.writer.kinds = append(r.writer.kinds, childKind{gvk: gvk, list: listOf(e.mgr.GetScheme(), gvk),
+			object: func() client.Object { return prototype(k.Object, gvk) }})
 		out = append(out, &watched{gvk: gvk, object: prototype(k.Object, gvk), optional: k.Optional, owned: true,
-			cache: e.caches.owned, handler: childHandler(r.gvk, gvk, r.writer.ledger)})
+			cache: e.caches.owned, handler: childHandler(r.gvk, gvk, r.writer)})
 	}
 	for _, in := range c.spec.Inputs {
 		gvk, err := apiutil.GVKForObject(in.Object, e.mgr.GetScheme())
@@ -211,9 +212,13 @@ func primaryHandler(rep *reporter) handler.EventHandler {
 	}
 }
 
-// childHandler wakes the owner of a child, and notes that the child is gone.
-func childHandler(ownerKind, gvk schema.GroupVersionKind, l *ledger) handler.EventHandler {
+// childHandler wakes the owner of a child, or all who plan a shared one, and
+// notes that the child is gone.
+func childHandler(ownerKind, gvk schema.GroupVersionKind, w *writer) handler.EventHandler {
 	wake := func(obj client.Object, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+		for _, who := range w.sharing.planners(childKey{gvk: gvk, NamespacedName: client.ObjectKeyFromObject(obj)}) {
+			q.Add(reconcile.Request{NamespacedName: who})
+		}
 		if who, ok := ownerOf(ownerKind, obj); ok {
 			q.Add(reconcile.Request{NamespacedName: who})
 		}
@@ -228,7 +233,7 @@ func childHandler(ownerKind, gvk schema.GroupVersionKind, l *ledger) handler.Eve
 			}
 		},
 		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
-			l.left(types.UID(e.Object.GetLabels()[LabelOwner]), childKey{gvk: gvk, NamespacedName: client.ObjectKeyFromObject(e.Object)}, e.Object.GetUID())
+			w.ledger.left(types.UID(e.Object.GetLabels()[LabelOwner]), childKey{gvk: gvk, NamespacedName: client.ObjectKeyFromObject(e.Object)}, e.Object.GetUID())
 			wake(e.Object, q)
 		},
 	}
