@@ -12,7 +12,8 @@
 //  2. The roots are written to every webhook configuration and CRD conversion of ours, and confirmed by a live read.
 //  3. After a while in which every API server has seen them, a serving certificate of the new authority is issued.
 //     Every replica picks it up from its watch on the Secret.
-//  4. After a longer while in which every replica has picked it up, the old authority leaves the roots.
+//  4. The time at which the certificate was seen in the Secret is noted. After a longer while from then, in which every
+//     replica has picked it up, the old authority leaves the roots.
 //
 // Because each step is a single write and the next one follows from what the Secret says, a crash anywhere resumes.
 // A Secret that is deleted or overwritten with something unusable is treated as a wish for a new authority: replicas

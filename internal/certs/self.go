@@ -96,6 +96,9 @@ func (k *Keeper) take(ctx context.Context, due step, s state, now time.Time) (st
 		return s, nil
 	case stepIssue:
 		return s.issue(now, k.opts.Lifetimes, k.hosts())
+	case stepServe:
+		s.served = now // read after the Secret was
+		return s, nil
 	case stepRetire:
 		return s.retire(now, k.opts.Lifetimes), nil
 	}

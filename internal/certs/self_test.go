@@ -19,32 +19,28 @@ import (
 	"github.com/modelplane/modelplane/internal/testkit"
 )
 
-// quick are lifetimes for a clock that runs 12,000 times as fast as the real one: an authority is replaced every four
-// seconds, a second passes before a certificate of it is served, and two before the old one leaves. Validity begins long before, since the API server has the real time.
+// quick are lifetimes for a clock that runs 12,000 times as fast as the real one: an authority is replaced every five
+// seconds, and a second passes between the steps. Validity begins long before, since the API server has the real time.
 var quick = Lifetimes{
-	Authority: 20 * time.Hour,
+	Authority: 27 * time.Hour,
 	Serving:   9 * time.Hour,
 	Backdate:  1000 * time.Hour,
 	Settle:    200 * time.Minute,
-	Grace:     400 * time.Minute,
+	Grace:     200 * time.Minute,
 }
 
-// hurry moves the clock 12,000 times as fast as real time until the function is called. A machine that is too busy to
-// admit objects meanwhile gets more time, since it is as late with everything else.
-func hurry(b *bench, c *clocktesting.FakeClock) (stop func()) {
+// hurry moves the clock 12,000 times as fast as real time until the function is called.
+func hurry(c *clocktesting.FakeClock) (stop func()) {
 	quit, done := make(chan struct{}), make(chan struct{})
 	ticker := time.NewTicker(20 * time.Millisecond)
 	go func() {
 		defer close(done)
 		defer ticker.Stop()
-		for admitted := int64(0); ; {
+		for {
 			select {
 			case <-quit:
 				return
 			case <-ticker.C:
-			}
-			if now := b.admitted.Load(); now > admitted {
-				admitted = now
 				c.Step(4 * time.Minute)
 			}
 		}
@@ -62,7 +58,7 @@ func TestRotationUnderLoadFailsNoAdmission(t *testing.T) {
 	b.settled()
 
 	stopLoad := b.load(4)
-	stopClock := hurry(b, clock)
+	stopClock := hurry(clock)
 	const rotations = 5
 	seen := map[string]bool{fingerprint(b.roots()[0]): true}
 	testkit.Eventually(t, 3*time.Minute, "the authorities to be replaced", func() error {
@@ -179,7 +175,7 @@ func TestDeletedSecretIsAForcedRotation(t *testing.T) {
 		}
 		return err
 	})
-	defer hurry(b, clock)()
+	defer hurry(clock)()
 	testkit.Eventually(t, patience, "the old authority to leave", func() error {
 		if contains(b.roots(), old) {
 			return errors.New("it is still there")

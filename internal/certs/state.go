@@ -33,7 +33,7 @@ type Lifetimes struct {
 	Serving   time.Duration // a serving certificate; renewed after two thirds of it
 	Backdate  time.Duration // how far back validity begins, for machines whose clocks run late
 	Settle    time.Duration // from roots confirmed to a certificate of the new authority being served
-	Grace     time.Duration // from that certificate being written to the old authority leaving the roots
+	Grace     time.Duration // from that certificate being seen in the Secret to the old authority leaving the roots
 }
 
 func (l Lifetimes) withDefaults() Lifetimes {
@@ -65,7 +65,7 @@ type state struct {
 	signer  *authority          // signs the next serving certificate; its certificate is among the roots
 	serving *tls.Certificate    // valid now and signed by one of the roots
 	trusted time.Time           // since when every webhook configuration trusts the signer; zero: not yet
-	served  time.Time           // when the serving certificate was written
+	served  time.Time           // since when the Secret surely holds the serving certificate; zero: not known
 }
 
 // rotation is what rotation.json holds. The fingerprint ties it to one signer: replaced by hand, the new signer starts
@@ -159,6 +159,7 @@ const (
 	stepReplace step = "replace-authority" // a new authority joins the roots
 	stepTrust   step = "confirm-trust"     // the roots are in every webhook configuration
 	stepIssue   step = "issue-certificate" // a serving certificate of the signer
+	stepServe   step = "confirm-serving"   // every replica can see that certificate from now on
 	stepRetire  step = "retire-authority"  // roots that nobody needs leave
 )
 
@@ -178,6 +179,9 @@ func (s state) next(now time.Time, l Lifetimes, hosts []string) (step, time.Time
 		return stepIssue, now
 	} else if due.Before(wake) {
 		wake = due
+	}
+	if s.served.IsZero() && len(s.roots) > 1 && s.servesSigner(now) {
+		return stepServe, now
 	}
 	for _, root := range s.roots {
 		due, ok := s.retireAt(root, l)
@@ -215,7 +219,7 @@ func (s state) retireAt(root *x509.Certificate, l Lifetimes) (time.Time, bool) {
 	if root.Equal(s.signer.cert) {
 		return time.Time{}, false
 	}
-	if s.serving == nil || s.serving.Leaf.CheckSignatureFrom(s.signer.cert) != nil {
+	if s.served.IsZero() || s.serving == nil || s.serving.Leaf.CheckSignatureFrom(s.signer.cert) != nil {
 		return root.NotAfter, true
 	}
 	if due := s.served.Add(l.Grace); due.Before(root.NotAfter) {
@@ -258,7 +262,8 @@ func btoi(b bool) int {
 }
 
 // issue keeps the names of the certificate it replaces when these are the reason to replace it: two replicas with
-// different settings, as during an upgrade, would otherwise take turns.
+// different settings, as during an upgrade, would otherwise take turns. When the certificate can be seen by others is not
+// known before it has been written, which may take any time.
 func (s state) issue(now time.Time, l Lifetimes, hosts []string) (state, error) {
 	if s.serving != nil && !covers(s.serving.Leaf, hosts) {
 		hosts = append(slices.Clone(hosts), hostsOf(s.serving.Leaf)...)
@@ -269,7 +274,7 @@ func (s state) issue(now time.Time, l Lifetimes, hosts []string) (state, error) 
 	if err != nil {
 		return state{}, err
 	}
-	s.serving, s.served = serving, now
+	s.serving, s.served = serving, time.Time{}
 	return s, nil
 }
 

@@ -43,6 +43,8 @@ func must(t *testing.T, s state, due step, now time.Time, l Lifetimes) state {
 		s.trusted = now
 	case stepIssue:
 		s, err = s.issue(now, l, hosts)
+	case stepServe:
+		s.served = now
 	case stepRetire:
 		s = s.retire(now, l)
 	}
@@ -97,7 +99,7 @@ func TestLifeOfTenYears(t *testing.T) {
 		}
 	}
 	// Ten years of authorities that are replaced every eight months, and of certificates renewed every two.
-	for done, least := range map[step]int{stepReplace: 14, stepTrust: 14, stepRetire: 14, stepIssue: 60} {
+	for done, least := range map[step]int{stepReplace: 14, stepTrust: 14, stepServe: 14, stepRetire: 14, stepIssue: 60} {
 		if counts[done] < least || counts[done] > least+15 {
 			t.Errorf("%s happened %d times, want about %d", done, counts[done], least)
 		}
@@ -111,6 +113,8 @@ func TestNext(t *testing.T) {
 	announced := must(t, steady, stepReplace, renewal, l)
 	confirmed := must(t, announced, stepTrust, renewal, l)
 	issued := must(t, confirmed, stepIssue, renewal.Add(l.Settle), l)
+	late := renewal.Add(l.Settle + time.Hour) // the write of the certificate took that long
+	served := must(t, issued, stepServe, late, l)
 	withoutServing := func(s state) state { s.serving = nil; return s }
 
 	for _, c := range []struct {
@@ -133,9 +137,10 @@ func TestNext(t *testing.T) {
 			at: renewal.Add(l.Settle)},
 		{name: "settled", state: confirmed, now: renewal.Add(l.Settle), want: stepIssue, at: renewal.Add(l.Settle)},
 		{name: "nothing to serve meanwhile", state: withoutServing(confirmed), now: renewal, want: stepIssue, at: renewal},
-		{name: "grace", state: issued, now: renewal.Add(l.Settle), at: renewal.Add(l.Settle + l.Grace)},
-		{name: "graced", state: issued, now: renewal.Add(l.Settle + l.Grace), want: stepRetire,
-			at: renewal.Add(l.Settle + l.Grace)},
+		{name: "issued", state: through(t, issued, renewal), now: late, want: stepServe, at: late},
+		{name: "grace", state: through(t, served, late), now: late, at: late.Add(l.Grace)},
+		{name: "grace counts from what was seen", state: served, now: renewal.Add(l.Settle + l.Grace), at: late.Add(l.Grace)},
+		{name: "graced", state: served, now: late.Add(l.Grace), want: stepRetire, at: late.Add(l.Grace)},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			names := c.hosts
