@@ -30,6 +30,50 @@ func completePod(pod corev1.PodSpec) corev1.PodSpec {
 	for i := range out.Containers {
 		completeContainer(&out.Containers[i])
 	}
+	dropRepeated(&out)
+	return out
+}
+
+// dropRepeated leaves one entry for each key in the lists that may repeat one in a stored pod but not in an applied
+// one. Of two variables with one name the containers see the last in any case, and a port is open once or not.
+func dropRepeated(pod *corev1.PodSpec) {
+	for _, containers := range [][]corev1.Container{pod.InitContainers, pod.Containers} {
+		for i := range containers {
+			c := &containers[i]
+			c.Env = unique(c.Env, func(e corev1.EnvVar) any { return e.Name }, last)
+			c.Ports = unique(c.Ports, portKey, first)
+		}
+	}
+	pod.ImagePullSecrets = unique(pod.ImagePullSecrets, func(r corev1.LocalObjectReference) any { return r.Name }, first)
+}
+
+func portKey(p corev1.ContainerPort) any {
+	if p.Protocol == "" {
+		p.Protocol = corev1.ProtocolTCP
+	}
+	return [2]any{p.ContainerPort, p.Protocol}
+}
+
+// Which of two entries with one key is kept.
+const (
+	first = false
+	last  = true
+)
+
+// unique keeps each key at its first place, with its first or last value.
+func unique[E any](list []E, key func(E) any, keepLast bool) []E {
+	at := make(map[any]int, len(list))
+	out := list[:0]
+	for _, e := range list {
+		i, known := at[key(e)]
+		switch {
+		case !known:
+			at[key(e)] = len(out)
+			out = append(out, e)
+		case keepLast:
+			out[i] = e
+		}
+	}
 	return out
 }
 

@@ -5,8 +5,6 @@ package workload_test
 import (
 	"bytes"
 	"encoding/json"
-	"os"
-	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
@@ -124,16 +122,8 @@ func TestGolden(t *testing.T) {
 // A part is shared between rooms: what is made of it must neither change it nor share its maps, and must be the same
 // each time.
 func TestPartIsLeftAlone(t *testing.T) {
-	cases, err := filepath.Glob("testdata/rules/*/in.yaml")
-	if err != nil || len(cases) == 0 {
-		t.Fatalf("no cases: %v", err)
-	}
-	for _, path := range cases {
-		raw, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		in, before := read(t, raw), read(t, raw)
+	for _, path := range inputs(t, "testdata/rules") {
+		in, before := readFile(t, path), readFile(t, path)
 		first, _ := objects(in)
 		saved := encode(t, first)
 		for _, obj := range first {
