@@ -203,11 +203,7 @@ func (k *Keeper) Run(ctx context.Context) error {
 		}
 		sync = files.sync
 	}
-	err := k.watchObjects(ctx)
-	if ctx.Err() != nil {
-		return nil
-	}
-	if err != nil {
+	if err := k.watchObjects(ctx); err != nil && ctx.Err() == nil {
 		return err
 	}
 	if !k.cache.WaitForCacheSync(ctx) {
@@ -258,17 +254,15 @@ func (k *Keeper) loop(ctx context.Context, sync func(context.Context) (time.Time
 	backoff := fresh
 	for {
 		at, err := sync(ctx)
-		if ctx.Err() != nil {
-			return nil
-		}
 		var retry <-chan time.Time
-		if err != nil {
+		switch {
+		case err == nil:
+			backoff = fresh
+		case ctx.Err() == nil:
 			delay := backoff.Step()
 			k.opts.Log.Error(err, "Certificates are not up to date; trying again", "after", delay.Round(time.Millisecond))
 			retry = time.After(delay)
 			at = k.opts.Clock.Now().Add(longestWait)
-		} else {
-			backoff = fresh
 		}
 		if !k.rest(ctx, at, retry) {
 			return nil

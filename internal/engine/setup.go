@@ -86,6 +86,7 @@ func (c *controllerOf[T, Seen]) reconciler(e *Engine, gvk schema.GroupVersionKin
 		writer: &writer{
 			client: e.mgr.GetClient(), live: live, owned: e.caches.owned, apis: e.apis, ledger: newLedger(),
 			metrics: &childMetrics{kind: gvk.Kind}, fieldOwner: c.spec.fieldOwner(), sharing: newSharing(),
+			oldManagers: c.spec.OldManagers,
 		},
 		report: &reporter{
 			client: e.mgr.GetClient(), events: e.mgr.GetEventRecorder(c.spec.fieldOwner()), clock: e.clock,
@@ -142,7 +143,7 @@ func (c *controllerOf[T, Seen]) watches(e *Engine, r *reconciler[T, Seen]) ([]*w
 // begin starts one watch, unless its API is absent.
 func (e *Engine) begin(ctx context.Context, run controller.Controller, w *watched) error {
 	if e.apis.served(w.gvk) != nil {
-		return nil
+		return nil //nolint:nilerr // an API that is absent is no failure; follow begins the watch when it comes
 	}
 	if key := w.gvk.String(); w.owned && !e.indexed[key] {
 		if err := e.caches.index(ctx, w.object); err != nil {
