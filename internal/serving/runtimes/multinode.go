@@ -3,6 +3,7 @@
 package runtimes
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -53,8 +54,9 @@ func addWorkers(out *Merged, isvc *v1beta1.InferenceService, predictor *v1beta1.
 	}
 	headEnv(head, isvc, predictor.Model, c)
 	workerEnv(worker, isvc, c)
-	setGPUs(head, types, c.head)
-	setGPUs(worker, types, c.worker)
+	headKind, workerKind := gpuKinds(head, worker, types)
+	setGPUs(head, headKind, c.head)
+	setGPUs(worker, workerKind, c.worker)
 	out.Worker = &Worker{
 		Pod:         *pod,
 		Labels:      maps.Clone(rt.Spec.WorkerSpec.Labels),
@@ -216,21 +218,29 @@ func gpusOf(c *corev1.Container, types []corev1.ResourceName) int64 {
 	return 0
 }
 
-// setGPUs makes a container ask for exactly so many accelerators, of the type
-// that it asks for already.
-func setGPUs(c *corev1.Container, types []corev1.ResourceName, n int64) {
-	name := nvidiaGPU
+// gpuKinds are the accelerators that head and worker ask for. One that asks for
+// none gets what the other has, since they work on the same model.
+func gpuKinds(head, worker *corev1.Container, types []corev1.ResourceName) (ofHead, ofWorker corev1.ResourceName) {
+	ofHead, ofWorker = gpuKind(head, types), gpuKind(worker, types)
+	return cmp.Or(ofHead, ofWorker, nvidiaGPU), cmp.Or(ofWorker, ofHead, nvidiaGPU)
+}
+
+func gpuKind(c *corev1.Container, types []corev1.ResourceName) corev1.ResourceName {
 	for _, t := range types {
 		limit, request := c.Resources.Limits[t], c.Resources.Requests[t]
 		if !limit.IsZero() || !request.IsZero() {
-			name = t
-			break
+			return t
 		}
 	}
+	return ""
+}
+
+// setGPUs makes a container ask for exactly so many accelerators.
+func setGPUs(c *corev1.Container, kind corev1.ResourceName, n int64) {
 	for _, resources := range []*corev1.ResourceList{&c.Resources.Limits, &c.Resources.Requests} {
 		if *resources == nil {
 			*resources = corev1.ResourceList{}
 		}
-		(*resources)[name] = *resource.NewQuantity(n, resource.DecimalSI)
+		(*resources)[kind] = *resource.NewQuantity(n, resource.DecimalSI)
 	}
 }

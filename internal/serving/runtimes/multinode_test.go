@@ -82,7 +82,11 @@ func TestAccelerators(t *testing.T) {
 			if got := gpusOf(c, types); got != test.count {
 				t.Errorf("%d accelerators, want %d", got, test.count)
 			}
-			setGPUs(c, types, 5)
+			kind, other := gpuKinds(c, &corev1.Container{}, types)
+			if other != kind {
+				t.Errorf("the other one gets %s", other)
+			}
+			setGPUs(c, kind, 5)
 			for _, list := range []corev1.ResourceList{c.Resources.Requests, c.Resources.Limits} {
 				if q := list[test.kind]; q.Value() != 5 {
 					t.Errorf("%v, want 5 of %s", list, test.kind)
