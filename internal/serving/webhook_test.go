@@ -3,49 +3,38 @@
 package serving
 
 import (
-	"strings"
 	"testing"
 
-	"github.com/modelplane/modelplane/api/serving/v1alpha1"
+	"github.com/modelplane/modelplane/internal/config"
 )
 
-func TestStorageContainerRules(t *testing.T) {
-	for _, tc := range []struct {
-		name string
-		spec v1alpha1.StorageContainerSpec
-		want string // empty: accepted
-	}{
-		{"prefix", v1alpha1.StorageContainerSpec{SupportedUriFormats: []v1alpha1.SupportedUriFormat{{Prefix: "s3://"}}}, ""},
-		{"regex and download job", v1alpha1.StorageContainerSpec{WorkloadType: v1alpha1.LocalModelDownloadJob,
-			SupportedUriFormats: []v1alpha1.SupportedUriFormat{{Regex: "https://(.+?)/(.+)"}}}, ""},
-		{"broken regex", v1alpha1.StorageContainerSpec{SupportedUriFormats: []v1alpha1.SupportedUriFormat{{Prefix: "a"}, {Regex: "("}}},
-			"spec.supportedUriFormats[1].regex"},
-		{"empty entry", v1alpha1.StorageContainerSpec{SupportedUriFormats: []v1alpha1.SupportedUriFormat{{}}},
-			"spec.supportedUriFormats[0]: Required value: set prefix or regex"},
-		{"unknown workload", v1alpha1.StorageContainerSpec{WorkloadType: "sidecar"},
-			`spec.workloadType: Unsupported value: "sidecar"`},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			_, err := validateStorageContainer(t.Context(), nil, &v1alpha1.ClusterStorageContainer{Spec: tc.spec})
-			if (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) {
-				t.Errorf("got %v, want %q", err, tc.want)
-			}
-		})
-	}
-}
-
 func TestEveryKindOfTheDomainIsAdmitted(t *testing.T) {
-	kinds, err := Admission()
+	kinds, err := new(Settings).Admission()
 	if err != nil {
 		t.Fatal(err)
 	}
-	rules := 0
+	rules, defaults := 0, 0
 	for _, k := range kinds {
 		if k.Validate != nil {
 			rules++
 		}
+		if k.Default != nil {
+			defaults++
+		}
 	}
-	if len(kinds) < 12 || rules != 1 {
-		t.Errorf("%d kinds, %d with rules", len(kinds), rules)
+	if len(kinds) < 12 || rules != 6 || defaults != 1 {
+		t.Errorf("%d kinds, %d with rules, %d with defaults", len(kinds), rules, defaults)
+	}
+}
+
+func TestSettingsComeFromTheirSource(t *testing.T) {
+	s := new(Settings)
+	if cfg := s.Current(); cfg != nil {
+		t.Errorf("settings without a source have %v", cfg)
+	}
+	cfg := config.Default()
+	s.Use(config.Static(cfg))
+	if s.Current() != cfg {
+		t.Error("the settings are not those of the source")
 	}
 }
