@@ -31,8 +31,8 @@ import (
 
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=create,namespace=system
 // +kubebuilder:rbac:groups="",resources=secrets,resourceNames=modelplane-webhook-cert,verbs=get;list;watch;update,namespace=system
-// +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=validatingwebhookconfigurations;mutatingwebhookconfigurations,verbs=get;list;watch;patch
-// +kubebuilder:rbac:groups=apiextensions.k8s.io,resources=customresourcedefinitions,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=validatingwebhookconfigurations;mutatingwebhookconfigurations,verbs=list;watch;patch
+// +kubebuilder:rbac:groups=apiextensions.k8s.io,resources=customresourcedefinitions,verbs=list;watch;patch
 
 // Source says where certificates come from.
 type Source string

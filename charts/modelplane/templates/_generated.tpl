@@ -15,7 +15,6 @@
   - mutatingwebhookconfigurations
   - validatingwebhookconfigurations
   verbs:
-  - get
   - list
   - watch
 - apiGroups:
@@ -23,7 +22,6 @@
   resources:
   - customresourcedefinitions
   verbs:
-  - get
   - list
   - watch
 - apiGroups:
