@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -32,6 +33,9 @@ type Planner struct {
 	Without []string
 	// Namespace is given to namespaced objects that have none.
 	Namespace string
+	// Around are objects that stand around: decisions look at them, but nothing
+	// is decided about them.
+	Around []*unstructured.Unstructured
 }
 
 // Refusal is what admission would say of a manifest.
@@ -107,7 +111,7 @@ func (p *Planner) PlanText(ctx context.Context, name string, text []byte, out io
 
 // Plan admits all manifests, then decides about each that has a controller.
 func (p *Planner) Plan(ctx context.Context, manifests []*manifest, out io.Writer) error {
-	world := &engine.World{Scheme: p.Scheme, Without: p.Without}
+	world := &engine.World{Scheme: p.Scheme, Without: p.Without, Objects: slices.Clone(p.Around)}
 	ctx = admission.WithReader(ctx, world)
 	var accepted []*planned
 	for _, m := range p.foreignFirst(manifests) {

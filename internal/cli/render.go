@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"maps"
 	"strings"
 
 	"sigs.k8s.io/yaml"
@@ -41,8 +42,25 @@ func (d *planned) summary(b *bytes.Buffer) {
 	for _, c := range d.Conditions {
 		comment(b, "condition %s=%s (%s) %s", c.Type, c.Status, c.Reason, c.Message)
 	}
+	d.status(b)
 	for _, e := range d.Events {
 		comment(b, "event %s: %s", e.Reason, e.Message)
+	}
+}
+
+// status prints what the status says besides conditions.
+func (d *planned) status(b *bytes.Buffer) {
+	rest := maps.Clone(d.Status)
+	delete(rest, "conditions")
+	if len(rest) == 0 {
+		return
+	}
+	text, err := yaml.Marshal(map[string]any{"status": rest})
+	if err != nil {
+		return // it was decoded from JSON
+	}
+	for line := range strings.Lines(string(text)) {
+		b.WriteString("# " + line)
 	}
 }
 
