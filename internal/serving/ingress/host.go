@@ -52,7 +52,8 @@ func hostsOf(s Service, cfg *config.Config) (hosts, error) {
 		}
 		*w.into = host
 	}
-	h.more, h.refused = additionalHosts(h.top, []string{cfg.Ingress.IngressDomain}, cfg)
+	h.more, h.refused = additionalHosts(h.top, []string{cfg.Ingress.IngressDomain}, cfg,
+		"Use .IngressDomain at the end of domainTemplate in inferenceservice-config.")
 	return h, nil
 }
 
@@ -108,8 +109,9 @@ func notAHost(host string) string {
 	return ""
 }
 
-// additionalHosts puts every additional domain in the place of the domain that a host ends in.
-func additionalHosts(host string, domains []string, cfg *config.Config) (more, refused []string) {
+// additionalHosts puts every additional domain in the place of the domain that a host ends in. advice is for the case
+// that it ends in none of those given.
+func additionalHosts(host string, domains []string, cfg *config.Config, advice string) (more, refused []string) {
 	additional := cfg.Ingress.AdditionalIngressDomains
 	if len(additional) == 0 {
 		return nil, nil
@@ -122,8 +124,8 @@ func additionalHosts(host string, domains []string, cfg *config.Config) (more, r
 		}
 	}
 	if sub == "" {
-		return nil, []string{fmt.Sprintf("ingress.additionalIngressDomains has no effect on %s, because that host does not end in %s. "+
-			"Use .IngressDomain at the end of domainTemplate in inferenceservice-config.", host, strings.Join(domains, " or "))}
+		return nil, []string{fmt.Sprintf("ingress.additionalIngressDomains has no effect on %s, because that host ends in no known domain (%s). %s",
+			host, strings.Join(domains, ", "), advice)}
 	}
 	for _, domain := range additional {
 		name := sub + domain

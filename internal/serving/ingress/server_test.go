@@ -58,6 +58,9 @@ func objectsOf(t *testing.T, mode string, in []byte) []client.Object {
 	case "standard":
 		c := readStandard(t, in)
 		objects, _ = Objects(c.Service, c.config()) // cases of errors have no objects
+	case "knative":
+		c := readKnative(t, in)
+		objects, _ = KnativeObjects(c.Service, c.config())
 	default:
 		t.Fatalf("unknown mode %s", mode)
 	}
