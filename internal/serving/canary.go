@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package serving
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+
+	jsonpatch "github.com/evanphx/json-patch/v5"
+	"k8s.io/utils/ptr"
+
+	"github.com/modelplane/modelplane/api/serving/v1beta1"
+)
+
+// canaries makes the predictors on trial. Each is the stable predictor with
+// what the canary says differently, and has a fixed number of pods.
+func (b *builder) canaries() ([]*component, *failure) {
+	var out []*component
+	for i := range b.isvc.Spec.Canary {
+		canary := &b.isvc.Spec.Canary[i]
+		spec, err := effective(&b.isvc.Spec.Predictor, &canary.Predictor.PredictorSpec)
+		if err != nil {
+			return nil, b.failed(v1beta1.PredictorComponent, fmt.Errorf("spec.canary[%d].predictor: %w", i, err))
+		}
+		c, failure := b.predictor(spec)
+		if failure != nil {
+			failure.problem.Message = fmt.Sprintf("spec.canary[%d].predictor: %s", i, failure.problem.Message)
+			return nil, failure
+		}
+		c.canary, c.percent = canary.Predictor.Name, canary.TrafficPercent
+		c.Replicas = canaryReplicas(&b.isvc.Spec.Predictor, canary)
+		out = append(out, c)
+	}
+	return out, nil
+}
+
+// effective is the canary's predictor on top of the stable one: fields of the
+// canary win, lists are taken whole. Scaling stays with the stable predictor.
+func effective(stable, canary *v1beta1.PredictorSpec) (*v1beta1.PredictorSpec, error) {
+	base, err := json.Marshal(stable)
+	if err != nil {
+		return nil, err
+	}
+	overlay, err := json.Marshal(canary)
+	if err != nil {
+		return nil, err
+	}
+	joined, err := jsonpatch.MergePatch(base, overlay)
+	if err != nil {
+		return nil, err
+	}
+	out := &v1beta1.PredictorSpec{}
+	if err := json.Unmarshal(joined, out); err != nil {
+		return nil, err
+	}
+	out.MinReplicas, out.MaxReplicas, out.ScaleTarget, out.ScaleMetric = nil, 0, nil, nil
+	out.ScaleMetricType, out.AutoScaling, out.WorkerSpec = nil, nil, nil
+	return out, nil
+}
+
+// canaryReplicas is the canary's share of the stable predictor's pods, rounded
+// up, unless it asks for a number.
+func canaryReplicas(stable *v1beta1.PredictorSpec, canary *v1beta1.CanarySpec) *int32 {
+	if n := canary.Predictor.MinReplicas; n != nil {
+		return n
+	}
+	share := float64(ptr.Deref(stable.MinReplicas, 1)) * float64(canary.TrafficPercent) / 100
+	return ptr.To(int32(math.Ceil(share)))
+}
+
+// relieve takes the pods of canaries that work off the stable predictor, which
+// always keeps one.
+func (b *builder) relieve(stable *component, canaries []*component) {
+	if stable.Scale.MinReplicas == nil {
+		return
+	}
+	least := *stable.Scale.MinReplicas
+	for _, c := range canaries {
+		if b.seen.available(c.Name) {
+			least -= ptr.Deref(c.Replicas, 0)
+		}
+	}
+	if least = max(least, 1); least < *stable.Scale.MinReplicas {
+		stable.Scale.MinReplicas = &least
+	}
+}

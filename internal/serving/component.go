@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package serving
+
+import (
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/modelplane/modelplane/api/serving/v1beta1"
+	"github.com/modelplane/modelplane/internal/engine"
+	"github.com/modelplane/modelplane/internal/serving/runtimes"
+	"github.com/modelplane/modelplane/internal/serving/storage"
+	"github.com/modelplane/modelplane/internal/serving/workload"
+)
+
+// Names that users, model servers and dashboards know.
+const (
+	mainContainer        = "kserve-container"
+	transformerContainer = "transformer-container"
+	envStorageURI        = "STORAGE_URI"
+	envMultiModel        = "MULTI_MODEL_SERVER"
+	modelsDir            = "/mnt/models"
+	configsDir           = "/mnt/configs"
+)
+
+// component is one part of a service, decided: the predictor, a canary, the
+// transformer or the explainer.
+type component struct {
+	workload.Part
+	// canary is the name of a canary, empty for the stable predictor and others.
+	canary  string
+	percent int32
+	// runtime that the predictor was made with, nil for custom containers.
+	runtime  *runtimes.Runtime
+	protocol v1beta1.InferenceServiceProtocol
+}
+
+// failure is why a component cannot be made.
+type failure struct {
+	of      v1beta1.ComponentType
+	reason  v1beta1.FailureReason
+	problem *engine.Problem
+}
+
+// builder makes the components of one service.
+type builder struct {
+	isvc *v1beta1.InferenceService
+	seen *Seen
+}
+
+func (b *builder) failed(of v1beta1.ComponentType, err error) *failure {
+	if f, ok := err.(*runtimes.Failure); ok {
+		return &failure{of: of, reason: f.Reason, problem: problemOf(f)}
+	}
+	return &failure{of: of, reason: v1beta1.InvalidPredictorSpec,
+		problem: engine.MustChange(string(v1beta1.InvalidPredictorSpec), "%s", err.Error())}
+}
+
+// problemOf sorts failures by who must act: a runtime may still come, a spec
+// must be changed.
+func problemOf(f *runtimes.Failure) *engine.Problem {
+	switch f.Reason {
+	case v1beta1.NoSupportingRuntime, v1beta1.RuntimeNotRecognized, v1beta1.RuntimeDisabled:
+		return engine.WaitFor(string(f.Reason), "%s", f.Message)
+	}
+	return engine.MustChange(string(f.Reason), "%s", f.Message)
+}
+
+// labels are those of all objects of a component: the user's come before the
+// runtime's, and ours before both.
+func (b *builder) labels(of v1beta1.ComponentType, layers ...map[string]string) map[string]string {
+	out := map[string]string{}
+	for _, layer := range layers {
+		maps.Copy(out, layer)
+	}
+	out[v1beta1.LabelInferenceService] = b.isvc.Name
+	out[v1beta1.LabelComponent] = string(of)
+	return out
+}
+
+// annotations are those of all objects of a component. Internal ones, which
+// tell the pod webhook what to do, are not the user's to set.
+func (b *builder) annotations(runtime, internal, own map[string]string) map[string]string {
+	cfg := b.seen.Config
+	out := cfg.FilterAnnotations(runtime)
+	if out == nil {
+		out = map[string]string{}
+	}
+	maps.Copy(out, cfg.FilterAnnotations(b.isvc.Annotations))
+	maps.Copy(out, internal)
+	maps.Copy(out, cfg.FilterAnnotations(own))
+	return out
+}
+
+// helpers are the annotations by which the pod webhook adds the agent.
+func helpers(of v1beta1.ComponentType, ext v1beta1.ComponentExtensionSpec) map[string]string {
+	out := map[string]string{}
+	if l := ext.Logger; l != nil {
+		out[v1beta1.AnnotationLogger] = "true"
+		out[v1beta1.AnnotationLoggerMode] = string(l.Mode)
+		if l.URL != nil {
+			out[v1beta1.AnnotationLoggerSinkURL] = *l.URL
+		}
+		if len(l.MetadataHeaders) > 0 {
+			out[v1beta1.AnnotationLoggerHeaders] = strings.Join(l.MetadataHeaders, ",")
+		}
+		if len(l.MetadataAnnotations) > 0 {
+			out[v1beta1.AnnotationLoggerAnnotations] = strings.Join(l.MetadataAnnotations, ",")
+		}
+	}
+	if batch := ext.Batcher; batch != nil && of != v1beta1.ExplainerComponent {
+		out[v1beta1.AnnotationBatcher] = "true"
+		if batch.MaxBatchSize != nil {
+			out[v1beta1.AnnotationBatcherMaxBatchSize] = strconv.Itoa(*batch.MaxBatchSize)
+		}
+		if batch.MaxLatency != nil {
+			out[v1beta1.AnnotationBatcherMaxLatency] = strconv.Itoa(*batch.MaxLatency)
+		}
+	}
+	return out
+}
+
+// fetch checks where the model comes from and prepares the pod for it: several
+// addresses are fetched by an init container that the template shows, a single
+// one by the pod webhook, which reads the returned annotations.
+func (b *builder) fetch(of v1beta1.ComponentType, src storage.Source, pod *corev1.PodSpec) (map[string]string, error) {
+	if err := storage.Check(src, b.seen.Containers); err != nil {
+		return nil, err
+	}
+	if len(src.URIs) == 0 {
+		return storage.Annotations(src), nil
+	}
+	return nil, storage.Inject(pod, storage.Injection{
+		Source:          src,
+		Namespace:       b.isvc.Namespace,
+		ConfigNamespace: b.seen.ConfigNamespace,
+		Annotations:     b.isvc.Annotations,
+		Containers:      b.seen.Containers,
+		Secrets:         b.seen.Secrets[of],
+		Config:          b.seen.Config,
+	})
+}
+
+// envOf finds the literal value of a variable.
+func envOf(containers []corev1.Container, container, name string) string {
+	for _, c := range containers {
+		if c.Name != container {
+			continue
+		}
+		if i := slices.IndexFunc(c.Env, func(e corev1.EnvVar) bool { return e.Name == name }); i >= 0 {
+			return c.Env[i].Value
+		}
+	}
+	return ""
+}

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package serving
+
+import (
+	"context"
+
+	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/selection"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/modelplane/modelplane/api/serving/v1alpha1"
+	"github.com/modelplane/modelplane/api/serving/v1beta1"
+	"github.com/modelplane/modelplane/internal/config"
+	"github.com/modelplane/modelplane/internal/engine"
+)
+
+// Optional APIs.
+var (
+	knativeService = schema.GroupVersionKind{Group: "serving.knative.dev", Version: "v1", Kind: "Service"}
+	virtualService = schema.GroupVersionKind{Group: "networking.istio.io", Version: "v1beta1", Kind: "VirtualService"}
+	scaledObject   = schema.GroupVersionKind{Group: "keda.sh", Version: "v1alpha1", Kind: "ScaledObject"}
+	otelCollector  = schema.GroupVersionKind{Group: "opentelemetry.io", Version: "v1beta1", Kind: "OpenTelemetryCollector"}
+	httpRoute      = schema.GroupVersionKind{Group: "gateway.networking.k8s.io", Version: "v1", Kind: "HTTPRoute"}
+)
+
+// Room is the domain: what its controllers and webhooks share.
+type Room struct {
+	Settings
+	// namespace is where the platform's configuration lives; empty means
+	// wherever it is found, which is right without a cluster.
+	namespace string
+	book      *config.Book
+}
+
+// New prepares the domain.
+func New() *Room { return &Room{book: config.NewBook()} }
+
+// In says in which namespace the platform's configuration lives.
+func (r *Room) In(namespace string) *Room {
+	r.namespace = namespace
+	return r
+}
+
+// Controllers of the domain.
+func (r *Room) Controllers() []engine.Controller {
+	return []engine.Controller{r.services()}
+}
+
+// services is the kind InferenceService.
+type services struct{ *Room }
+
+func (r *Room) services() engine.Controller {
+	return engine.For[*v1beta1.InferenceService, Seen](services{r}, engine.Spec{
+		Name:          "inferenceservice",
+		Knative:       true,
+		OldFinalizers: []string{v1beta1.FinalizerInferenceService},
+		ReadyEvent:    "InferenceServiceReady",
+		NotReadyEvent: "InferenceServiceNotReady",
+		Children: []engine.ChildKind{
+			{Object: &appsv1.Deployment{}},
+			{Object: &corev1.Service{}},
+			{Object: &corev1.ConfigMap{}},
+			{Object: &autoscalingv2.HorizontalPodAutoscaler{}},
+			{Object: &networkingv1.Ingress{}},
+			{Object: &gatewayv1.HTTPRoute{}, Optional: true},
+			{Object: foreign(knativeService), Optional: true},
+			{Object: foreign(virtualService), Optional: true},
+			{Object: foreign(scaledObject), Optional: true},
+			{Object: foreign(otelCollector), Optional: true},
+		},
+		Inputs: []engine.Input{
+			{Object: &v1alpha1.ServingRuntime{}},
+			{Object: &v1alpha1.ClusterServingRuntime{}},
+			{Object: &v1alpha1.ClusterStorageContainer{}},
+			{Object: &v1alpha1.TrainedModel{}},
+			{Object: &corev1.Pod{}, Select: ofServices},
+			{Object: &corev1.ConfigMap{}, MetadataOnly: true},
+			{Object: &corev1.Secret{}, MetadataOnly: true},
+			{Object: &corev1.ServiceAccount{}, MetadataOnly: true},
+		},
+	})
+}
+
+func foreign(gvk schema.GroupVersionKind) *unstructured.Unstructured {
+	u := &unstructured.Unstructured{}
+	u.SetGroupVersionKind(gvk)
+	return u
+}
+
+// ofServices selects the pods of services, among all pods of the cluster.
+var ofServices = func() labels.Selector {
+	exists, err := labels.NewRequirement(v1beta1.LabelInferenceService, selection.Exists, nil)
+	if err != nil {
+		panic(err) // a constant
+	}
+	return labels.NewSelector().Add(*exists)
+}()
+
+var _ engine.Kind[*v1beta1.InferenceService, Seen] = services{}
+
+// Observe implements engine.Kind.
+func (s services) Observe(ctx context.Context, r engine.Reader, isvc *v1beta1.InferenceService) (Seen, error) {
+	o := &observer{Room: s.Room, Reader: r, isvc: isvc}
+	return o.observe(ctx)
+}

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package serving
+
+import (
+	"strings"
+
+	"github.com/modelplane/modelplane/api/serving/v1beta1"
+	"github.com/modelplane/modelplane/internal/config"
+)
+
+// modeOf decides how a service is run. A mode that was recorded once stays: its
+// children, and the addresses that clients have, depend on it.
+func modeOf(isvc *v1beta1.InferenceService, cfg *config.Config) string {
+	for _, said := range []string{isvc.Status.DeploymentMode, isvc.Annotations[v1beta1.AnnotationDeploymentMode]} {
+		if mode, ok := config.TranslateMode(said); ok {
+			return mode
+		}
+	}
+	return cfg.Deploy.DefaultDeploymentMode
+}
+
+// stopped tells whether the user wants nothing to run.
+func stopped(isvc *v1beta1.InferenceService) bool {
+	return strings.EqualFold(isvc.Annotations[v1beta1.AnnotationStop], "true")
+}
+
+// frozen tells whether only the user's own changes may reach the pods: what
+// runs stays as it is while it is ready and the spec is the one it was made of.
+func frozen(isvc *v1beta1.InferenceService) bool {
+	return strings.EqualFold(isvc.Annotations[v1beta1.AnnotationDisableAutoUpdate], "true") &&
+		isvc.Status.ObservedGeneration == isvc.Generation && isTrue(isvc, v1beta1.ConditionReady)
+}
+
+func isTrue(isvc *v1beta1.InferenceService, condition string) bool {
+	for _, c := range isvc.Status.Conditions {
+		if c.Type == condition {
+			return c.Status == "True"
+		}
+	}
+	return false
+}

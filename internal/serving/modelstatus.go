@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package serving
+
+import (
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/modelplane/modelplane/api/serving/v1beta1"
+	"github.com/modelplane/modelplane/internal/kube/cause"
+)
+
+// modelStatus tells how far the model of a predictor is. What was recorded of a
+// failure stays word by word while the failure lasts, although pods come and
+// go, and is cleared when it is over.
+func (p *planner) modelStatus(c *component, ready bool) *v1beta1.ModelStatus {
+	pods := p.podsOf(c.Name)
+	return p.modelStatusOf(p.modelBefore(c), pods, ready, func() (cause.Finding, bool) {
+		d := p.seen.Deployments[c.Name]
+		if d == nil {
+			return cause.Finding{}, false
+		}
+		return cause.Of(d, pods)
+	})
+}
+
+func (p *planner) modelStatusOf(before *v1beta1.ModelStatus, pods []corev1.Pod, ready bool, why func() (cause.Finding, bool)) *v1beta1.ModelStatus {
+	s := &v1beta1.ModelStatus{
+		TransitionStatus:    v1beta1.InProgress,
+		ModelRevisionStates: &v1beta1.ModelRevisionStates{ActiveModelState: activeBefore(before, pods), TargetModelState: v1beta1.Pending},
+		ModelCopies:         &v1beta1.ModelCopies{TotalCopies: countReady(pods)},
+	}
+	if ready {
+		s.TransitionStatus = v1beta1.UpToDate
+		s.ModelRevisionStates.ActiveModelState, s.ModelRevisionStates.TargetModelState = v1beta1.Loaded, v1beta1.Loaded
+		return s
+	}
+	finding, found := why()
+	switch {
+	case found && finding.Blocking:
+		s.TransitionStatus = v1beta1.BlockedByFailedLoad
+		s.ModelRevisionStates.TargetModelState = v1beta1.FailedToLoad
+		s.ModelCopies.FailedCopies = countFailed(pods)
+		s.LastFailureInfo = failureInfo(before, finding)
+	case fetching(pods):
+		s.ModelRevisionStates.TargetModelState = v1beta1.Loading
+	}
+	return s
+}
+
+// modelBefore is what was last said of the model of a predictor or canary.
+func (p *planner) modelBefore(c *component) *v1beta1.ModelStatus {
+	if c.canary == "" {
+		return p.isvc.Status.ModelStatus
+	}
+	for i := range p.isvc.Status.CanaryStatuses {
+		if s := &p.isvc.Status.CanaryStatuses[i]; s.Name == c.canary {
+			return s.ModelStatus
+		}
+	}
+	return nil
+}
+
+// activeBefore: a model that was loaded goes on answering while pods of it are
+// left, whatever becomes of its successor.
+func activeBefore(before *v1beta1.ModelStatus, pods []corev1.Pod) v1beta1.ModelState {
+	if before != nil && before.ModelRevisionStates != nil && before.ModelRevisionStates.ActiveModelState == v1beta1.Loaded && countReady(pods) > 0 {
+		return v1beta1.Loaded
+	}
+	return v1beta1.Pending
+}
+
+// failureInfo keeps time and place of a failure that is already recorded.
+func failureInfo(before *v1beta1.ModelStatus, f cause.Finding) *v1beta1.FailureInfo {
+	info := &v1beta1.FailureInfo{
+		Location: f.Pod, Reason: v1beta1.ModelLoadFailed, Message: f.Message, ExitCode: f.ExitCode,
+	}
+	if !f.Time.IsZero() {
+		info.Time = &f.Time
+	}
+	if before != nil && before.LastFailureInfo != nil {
+		last := before.LastFailureInfo
+		if last.Reason == info.Reason && last.Message == info.Message && last.ExitCode == info.ExitCode {
+			return last.DeepCopy()
+		}
+	}
+	return info
+}
+
+// invalidModel tells that the predictor cannot be made.
+func invalidModel(before *v1beta1.ModelStatus, f *failure) *v1beta1.ModelStatus {
+	s := &v1beta1.ModelStatus{}
+	if before != nil {
+		s = before.DeepCopy()
+	}
+	if s.ModelRevisionStates == nil {
+		s.ModelRevisionStates = &v1beta1.ModelRevisionStates{ActiveModelState: v1beta1.Pending}
+	}
+	s.TransitionStatus = v1beta1.InvalidSpec
+	s.ModelRevisionStates.TargetModelState = v1beta1.FailedToLoad
+	s.LastFailureInfo = &v1beta1.FailureInfo{Reason: f.reason, Message: f.problem.Message}
+	return s
+}
+
+func countReady(pods []corev1.Pod) int {
+	n := 0
+	for i := range pods {
+		for _, c := range pods[i].Status.Conditions {
+			if c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue && pods[i].DeletionTimestamp == nil {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+func countFailed(pods []corev1.Pod) int {
+	n := 0
+	for i := range pods {
+		if f, found := cause.Pod(&pods[i]); found && f.Blocking {
+			n++
+		}
+	}
+	return n
+}
+
+// fetching tells whether some pod is downloading its model.
+func fetching(pods []corev1.Pod) bool {
+	for i := range pods {
+		for _, c := range pods[i].Status.InitContainerStatuses {
+			if c.Name == storageInitializer && c.State.Running != nil {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+const storageInitializer = "storage-initializer"

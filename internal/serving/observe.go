@@ -1,0 +1,359 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package serving
+
+import (
+	"context"
+	"slices"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/modelplane/modelplane/api/serving/v1alpha1"
+	"github.com/modelplane/modelplane/api/serving/v1beta1"
+	"github.com/modelplane/modelplane/internal/config"
+	"github.com/modelplane/modelplane/internal/engine"
+	"github.com/modelplane/modelplane/internal/serving/runtimes"
+	"github.com/modelplane/modelplane/internal/serving/storage"
+)
+
+// Seen is everything that the decision about a service depends on.
+type Seen struct {
+	Config          *config.Config
+	ConfigNamespace string
+	Mode            string
+
+	Runtimes   runtimes.Candidates
+	Containers []v1alpha1.ClusterStorageContainer
+	Secrets    map[v1beta1.ComponentType]storage.Secrets // for storageUris only
+	Models     []v1alpha1.TrainedModel
+	CABundle   *string // nil: wanted and missing
+
+	Deployments map[string]*appsv1.Deployment
+	Knative     map[string]*unstructured.Unstructured
+	Routes      map[string]client.Object // by kind/name
+	Pods        []corev1.Pod
+
+	// What Knative is told by its own configuration, nil while it has none.
+	KnativeDomains, KnativeAutoscaler map[string]string
+
+	served map[schema.GroupKind]bool
+}
+
+func (s *Seen) has(gvk schema.GroupVersionKind) bool { return s.served[gvk.GroupKind()] }
+
+// available tells whether a Deployment has pods that answer.
+func (s *Seen) available(name string) bool {
+	d := s.Deployments[name]
+	return d != nil && d.Status.AvailableReplicas > 0
+}
+
+// Where Knative keeps its configuration.
+const (
+	knativeNamespace  = "knative-serving"
+	knativeDomain     = "config-domain"
+	knativeAutoscaler = "config-autoscaler"
+)
+
+// observer reads for one service.
+type observer struct {
+	*Room
+	engine.Reader
+	isvc *v1beta1.InferenceService
+	seen Seen
+}
+
+func (o *observer) observe(ctx context.Context) (Seen, error) {
+	for _, read := range []func(context.Context) error{
+		o.readConfig, o.readRuntimes, o.readStorage, o.readModels, o.readBundle, o.readLive, o.readKnative,
+	} {
+		if err := read(ctx); err != nil {
+			return Seen{}, err
+		}
+	}
+	return o.seen, nil
+}
+
+func (o *observer) readConfig(ctx context.Context) error {
+	cm, err := o.configMap(ctx, o.Reader)
+	if err != nil {
+		return err
+	}
+	o.seen.Config, _ = o.book.Read(cm)
+	o.seen.ConfigNamespace = o.namespace
+	if cm != nil {
+		o.seen.ConfigNamespace = cm.Namespace
+	}
+	o.seen.Mode = modeOf(o.isvc, o.seen.Config)
+	o.seen.served = map[schema.GroupKind]bool{}
+	for _, gvk := range []schema.GroupVersionKind{knativeService, virtualService, scaledObject, otelCollector, httpRoute} {
+		o.seen.served[gvk.GroupKind()] = o.Has(gvk.GroupKind())
+	}
+	return nil
+}
+
+// configMap is the platform's configuration, nil if there is none.
+func (r *Room) configMap(ctx context.Context, reader engine.Reader) (*corev1.ConfigMap, error) {
+	if r.namespace != "" {
+		return contentOf(ctx, reader, r.namespace, config.Name)
+	}
+	list := &corev1.ConfigMapList{}
+	if err := reader.List(ctx, list); err != nil {
+		return nil, err
+	}
+	for i := range list.Items {
+		if list.Items[i].Name == config.Name {
+			return &list.Items[i], nil
+		}
+	}
+	return nil, nil
+}
+
+func contentOf(ctx context.Context, reader engine.Reader, namespace, name string) (*corev1.ConfigMap, error) {
+	cm := &corev1.ConfigMap{}
+	err := reader.Content(ctx, client.ObjectKey{Namespace: namespace, Name: name}, cm)
+	if client.IgnoreNotFound(err) != nil {
+		return nil, err
+	}
+	if err != nil {
+		return nil, nil
+	}
+	return cm, nil
+}
+
+// predictors are the specs that runtimes are needed for. A canary that cannot
+// be understood is the plan's to complain about.
+func predictors(isvc *v1beta1.InferenceService) []*v1beta1.PredictorSpec {
+	out := []*v1beta1.PredictorSpec{&isvc.Spec.Predictor}
+	for i := range isvc.Spec.Canary {
+		if spec, err := effective(&isvc.Spec.Predictor, &isvc.Spec.Canary[i].Predictor.PredictorSpec); err == nil {
+			out = append(out, spec)
+		}
+	}
+	return out
+}
+
+// readRuntimes reads the one that was named, or all that could be chosen.
+func (o *observer) readRuntimes(ctx context.Context) error {
+	if o.seen.Mode == config.ModeModelMesh {
+		return nil
+	}
+	for _, spec := range predictors(o.isvc) {
+		if spec.Model == nil {
+			continue
+		}
+		read := o.listRuntimes
+		if spec.Model.Runtime != nil && *spec.Model.Runtime != "" {
+			read = o.getRuntime
+		}
+		if err := read(ctx, spec.Model); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (o *observer) getRuntime(ctx context.Context, model *v1beta1.ModelSpec) error {
+	namespaced := v1alpha1.ServingRuntime{}
+	err := o.Get(ctx, client.ObjectKey{Namespace: o.isvc.Namespace, Name: *model.Runtime}, &namespaced)
+	if err == nil {
+		o.addNamespaced(namespaced)
+		return nil
+	}
+	if client.IgnoreNotFound(err) != nil {
+		return err
+	}
+	cluster := v1alpha1.ClusterServingRuntime{}
+	err = o.Get(ctx, client.ObjectKey{Name: *model.Runtime}, &cluster)
+	if err == nil {
+		o.addCluster(cluster)
+	}
+	return client.IgnoreNotFound(err)
+}
+
+func (o *observer) listRuntimes(ctx context.Context, model *v1beta1.ModelSpec) error {
+	concerned := engine.Matching(runtimes.Concerns(model))
+	namespaced := &v1alpha1.ServingRuntimeList{}
+	if err := o.List(ctx, namespaced, client.InNamespace(o.isvc.Namespace), concerned); err != nil {
+		return err
+	}
+	cluster := &v1alpha1.ClusterServingRuntimeList{}
+	if err := o.List(ctx, cluster, concerned); err != nil {
+		return err
+	}
+	for _, rt := range namespaced.Items {
+		o.addNamespaced(rt)
+	}
+	for _, rt := range cluster.Items {
+		o.addCluster(rt)
+	}
+	return nil
+}
+
+func (o *observer) addNamespaced(rt v1alpha1.ServingRuntime) {
+	if !slices.ContainsFunc(o.seen.Runtimes.Namespaced, func(have v1alpha1.ServingRuntime) bool { return have.Name == rt.Name }) {
+		o.seen.Runtimes.Namespaced = append(o.seen.Runtimes.Namespaced, rt)
+	}
+}
+
+func (o *observer) addCluster(rt v1alpha1.ClusterServingRuntime) {
+	if !slices.ContainsFunc(o.seen.Runtimes.Cluster, func(have v1alpha1.ClusterServingRuntime) bool { return have.Name == rt.Name }) {
+		o.seen.Runtimes.Cluster = append(o.seen.Runtimes.Cluster, rt)
+	}
+}
+
+// readStorage reads what can fetch models and, for components whose init
+// container is part of the template, the credentials it needs.
+func (o *observer) readStorage(ctx context.Context) error {
+	containers := &v1alpha1.ClusterStorageContainerList{}
+	if err := o.List(ctx, containers); err != nil {
+		return err
+	}
+	o.seen.Containers = containers.Items
+	spec := &o.isvc.Spec
+	account := map[v1beta1.ComponentType]string{v1beta1.PredictorComponent: spec.Predictor.ServiceAccountName}
+	uris := map[v1beta1.ComponentType][]v1beta1.StorageUri{v1beta1.PredictorComponent: spec.Predictor.StorageUris}
+	if t := spec.Transformer; t != nil {
+		account[v1beta1.TransformerComponent], uris[v1beta1.TransformerComponent] = t.ServiceAccountName, t.StorageUris
+	}
+	if e := spec.Explainer; e != nil {
+		account[v1beta1.ExplainerComponent], uris[v1beta1.ExplainerComponent] = e.ServiceAccountName, e.StorageUris
+	}
+	o.seen.Secrets = map[v1beta1.ComponentType]storage.Secrets{}
+	for of, list := range uris {
+		if len(list) == 0 {
+			continue
+		}
+		secrets, err := storage.Gather(ctx, contents{o.Reader}, o.isvc.Namespace, account[of], o.isvc.Annotations,
+			storage.Source{URIs: list}, o.seen.Config)
+		if err != nil {
+			return err
+		}
+		o.seen.Secrets[of] = secrets
+	}
+	return nil
+}
+
+// contents reads objects in full of which only the metadata is kept in memory.
+type contents struct{ engine.Reader }
+
+func (c contents) Get(ctx context.Context, key client.ObjectKey, obj client.Object) error {
+	return c.Content(ctx, key, obj)
+}
+
+// readModels reads the TrainedModels of a server that takes several.
+func (o *observer) readModels(ctx context.Context) error {
+	if !multiModel(&o.isvc.Spec.Predictor) || o.seen.Mode == config.ModeModelMesh {
+		return nil
+	}
+	list := &v1alpha1.TrainedModelList{}
+	ours := func(obj client.Object) bool {
+		tm, ok := obj.(*v1alpha1.TrainedModel)
+		return ok && tm.Spec.InferenceService == o.isvc.Name
+	}
+	if err := o.List(ctx, list, client.InNamespace(o.isvc.Namespace), engine.Matching(ours)); err != nil {
+		return err
+	}
+	for i := range list.Items {
+		if ours(&list.Items[i]) {
+			o.seen.Models = append(o.seen.Models, list.Items[i])
+		}
+	}
+	return nil
+}
+
+// readBundle reads the certificates that models are fetched with, and looks at
+// the copy in the service's namespace, to be woken when it changes.
+func (o *observer) readBundle(ctx context.Context) error {
+	name := o.seen.Config.StorageInitializer.CABundleConfigMapName
+	if name == "" {
+		return nil
+	}
+	cm, err := contentOf(ctx, o.Reader, o.seen.ConfigNamespace, name)
+	if err != nil || cm == nil {
+		return err
+	}
+	if bundle, ok := cm.Data[bundleKey]; ok {
+		o.seen.CABundle = &bundle
+	}
+	return nil
+}
+
+// readLive reads what became of earlier plans.
+func (o *observer) readLive(ctx context.Context) error {
+	o.seen.Deployments = map[string]*appsv1.Deployment{}
+	for _, name := range deploymentNames(o.isvc) {
+		d := &appsv1.Deployment{}
+		d.Namespace, d.Name = o.isvc.Namespace, name
+		if err := o.Child(ctx, d); err == nil {
+			o.seen.Deployments[name] = d
+		} else if client.IgnoreNotFound(err) != nil {
+			return err
+		}
+	}
+	pods := &corev1.PodList{}
+	mine := func(obj client.Object) bool { return obj.GetLabels()[v1beta1.LabelInferenceService] == o.isvc.Name }
+	if err := o.List(ctx, pods, client.InNamespace(o.isvc.Namespace), engine.Matching(mine)); err != nil {
+		return err
+	}
+	o.seen.Pods = pods.Items
+	return o.readRoutes(ctx)
+}
+
+func (o *observer) readRoutes(ctx context.Context) error {
+	o.seen.Routes = map[string]client.Object{}
+	if !o.seen.has(httpRoute) || !o.seen.Config.Ingress.EnableGatewayAPI {
+		return nil
+	}
+	for _, name := range []string{o.isvc.Name, o.isvc.Name + "-predictor", o.isvc.Name + "-transformer", o.isvc.Name + "-explainer"} {
+		route := &gatewayv1.HTTPRoute{}
+		route.Namespace, route.Name = o.isvc.Namespace, name
+		if err := o.Child(ctx, route); err == nil {
+			o.seen.Routes[httpRoute.Kind+"/"+name] = route
+		} else if client.IgnoreNotFound(err) != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// deploymentNames are those that a service may have in the cluster.
+func deploymentNames(isvc *v1beta1.InferenceService) []string {
+	stable := predictorName(isvc, isvc.Spec.Predictor.Name)
+	names := []string{stable, stable + "-worker", isvc.Name + "-transformer", isvc.Name + "-explainer"}
+	for i := range isvc.Spec.Canary {
+		names = append(names, predictorName(isvc, isvc.Spec.Canary[i].Predictor.Name))
+	}
+	return names
+}
+
+func (o *observer) readKnative(ctx context.Context) error {
+	o.seen.Knative = map[string]*unstructured.Unstructured{}
+	if o.seen.Mode == config.ModeStandard || !o.seen.has(knativeService) {
+		return nil
+	}
+	for _, name := range deploymentNames(o.isvc) {
+		u := foreign(knativeService)
+		u.SetNamespace(o.isvc.Namespace)
+		u.SetName(name)
+		if err := o.Child(ctx, u); err == nil {
+			o.seen.Knative[name] = u
+		} else if client.IgnoreNotFound(err) != nil {
+			return err
+		}
+	}
+	for name, into := range map[string]*map[string]string{knativeDomain: &o.seen.KnativeDomains, knativeAutoscaler: &o.seen.KnativeAutoscaler} {
+		cm, err := contentOf(ctx, o.Reader, knativeNamespace, name)
+		if err != nil {
+			return err
+		}
+		if cm != nil {
+			*into = cm.Data
+		}
+	}
+	return nil
+}

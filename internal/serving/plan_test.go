@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package serving_test
+
+import (
+	"bytes"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/modelplane/modelplane/internal/admission"
+	"github.com/modelplane/modelplane/internal/cli"
+	"github.com/modelplane/modelplane/internal/serving"
+	"github.com/modelplane/modelplane/internal/testkit"
+)
+
+// planner is `modelplane plan` with this domain alone.
+func planner(t testing.TB) *cli.Planner {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, gatewayv1.Install, admission.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	kinds, err := (&serving.Settings{}).Admission()
+	if err != nil {
+		t.Fatal(err)
+	}
+	schemas, err := admission.Embedded()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &cli.Planner{
+		Scheme: scheme, Schemas: schemas, Namespace: "default", Kinds: kinds,
+		Controllers: serving.New().Controllers(),
+	}
+}
+
+// TestPlan decides about manifests in files, without a cluster. What stands
+// around them is in testdata/world: runtimes and the platform's configuration.
+func TestPlan(t *testing.T) {
+	p := planner(t)
+	testkit.Golden(t, "testdata/plan", func(t *testing.T, in []byte) []byte {
+		var out bytes.Buffer
+		if err := p.PlanText(t.Context(), "in.yaml", in, &out); err != nil {
+			out.WriteString("refused: " + err.Error() + "\n")
+		}
+		return out.Bytes()
+	})
+}

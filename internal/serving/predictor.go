@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package serving
+
+import (
+	"maps"
+	"strconv"
+
+	"github.com/modelplane/modelplane/api/serving/v1beta1"
+	"github.com/modelplane/modelplane/internal/serving/runtimes"
+	"github.com/modelplane/modelplane/internal/serving/storage"
+	"github.com/modelplane/modelplane/internal/serving/workload"
+)
+
+// predictorName is the name of the predictor's Deployment and Service.
+func predictorName(isvc *v1beta1.InferenceService, named string) string {
+	if named != "" {
+		return isvc.Name + "-" + named + "-predictor"
+	}
+	return isvc.Name + "-predictor"
+}
+
+// predictor makes the stable predictor or, from its effective spec, a canary.
+func (b *builder) predictor(spec *v1beta1.PredictorSpec) (*component, *failure) {
+	const of = v1beta1.PredictorComponent
+	merged, rt, err := b.merge(spec)
+	if err != nil {
+		return nil, b.failed(of, err)
+	}
+	src := predictorSource(spec)
+	internal, err := b.fetch(of, src, &merged.Pod)
+	if err != nil {
+		return nil, b.failed(of, err)
+	}
+	if internal == nil {
+		internal = map[string]string{}
+	}
+	maps.Copy(internal, helpers(of, spec.ComponentExtensionSpec))
+	if multiModel(spec) {
+		maps.Copy(internal, b.agent())
+	}
+	c := &component{runtime: rt, protocol: merged.Protocol}
+	c.Part = workload.Part{
+		IsvcName:    b.isvc.Name,
+		Component:   of,
+		Name:        predictorName(b.isvc, spec.Name),
+		Namespace:   b.isvc.Namespace,
+		Labels:      b.labels(of, merged.Labels, b.isvc.Labels, spec.Labels),
+		Annotations: b.annotations(merged.Annotations, internal, spec.Annotations),
+		Pod:         merged.Pod,
+		Scale:       spec.ComponentExtensionSpec,
+		Generation:  b.isvc.Generation,
+	}
+	if merged.Worker != nil {
+		b.addWorker(c, merged.Worker)
+	}
+	return c, nil
+}
+
+// addWorker makes the predictor span several nodes. The generation in labels
+// and names keeps the workers of one version with their own head.
+func (b *builder) addWorker(c *component, w *runtimes.Worker) {
+	c.Labels[v1beta1.LabelGeneration] = strconv.FormatInt(b.isvc.Generation, 10)
+	labels := b.labels(v1beta1.PredictorComponent, w.Labels, b.isvc.Labels)
+	labels[v1beta1.LabelGeneration] = c.Labels[v1beta1.LabelGeneration]
+	c.Part.Worker = &workload.Worker{
+		Name:        c.Name + "-worker",
+		Labels:      labels,
+		Annotations: maps.Clone(c.Annotations),
+		Pod:         w.Pod,
+		Replicas:    w.Replicas,
+	}
+	maps.Copy(c.Part.Worker.Annotations, b.seen.Config.FilterAnnotations(w.Annotations))
+}
+
+// merge joins what the user wrote with the runtime that serves it.
+func (b *builder) merge(spec *v1beta1.PredictorSpec) (*runtimes.Merged, *runtimes.Runtime, error) {
+	if spec.Model == nil {
+		merged, failure := runtimes.Custom(b.isvc, spec)
+		if failure != nil {
+			return nil, nil, failure
+		}
+		return merged, nil, nil
+	}
+	rt, failure := runtimes.Select(spec.Model, spec.WorkerSpec != nil, b.seen.Runtimes)
+	if failure != nil {
+		return nil, nil, failure
+	}
+	merged, failure := runtimes.Merge(b.isvc, spec, rt, b.seen.Config.MultiNode.CustomGPUResourceTypeList)
+	if failure != nil {
+		return nil, nil, failure
+	}
+	return merged, rt, nil
+}
+
+// block is the framework block or model that the user filled in, nil for
+// custom containers.
+func block(spec *v1beta1.PredictorSpec) *v1beta1.PredictorExtensionSpec {
+	if spec.Model != nil {
+		return &spec.Model.PredictorExtensionSpec
+	}
+	for _, ext := range []*v1beta1.PredictorExtensionSpec{
+		spec.SKLearn, spec.XGBoost, spec.Tensorflow, spec.PyTorch, spec.Triton,
+		spec.ONNX, spec.HuggingFace, spec.PMML, spec.LightGBM, spec.Paddle,
+	} {
+		if ext != nil {
+			return ext
+		}
+	}
+	return nil
+}
+
+// predictorSource is where the model comes from.
+func predictorSource(spec *v1beta1.PredictorSpec) storage.Source {
+	src := storage.Source{URIs: spec.StorageUris, ContainerName: spec.StorageContainerName}
+	ext := block(spec)
+	if ext == nil {
+		src.URI = envOf(spec.Containers, mainContainer, envStorageURI)
+		return src
+	}
+	if ext.StorageURI != nil {
+		src.URI = *ext.StorageURI
+	}
+	if ext.Storage != nil {
+		src.Spec = &ext.Storage.StorageSpec
+	}
+	src.Confidential = ext.Confidential
+	return src
+}
+
+// multiModel tells whether the server takes its models from TrainedModels: it
+// has no model of its own. Hugging Face servers may name theirs in arguments.
+func multiModel(spec *v1beta1.PredictorSpec) bool {
+	ext := block(spec)
+	if ext == nil {
+		return envOf(spec.Containers, mainContainer, envMultiModel) == "true"
+	}
+	hub := spec.HuggingFace != nil || spec.Model != nil && spec.Model.ModelFormat.Name == "huggingface"
+	return ext.StorageURI == nil && ext.Storage == nil && len(spec.StorageUris) == 0 && !hub
+}
+
+// agent tells the pod webhook to add the container that fetches TrainedModels.
+func (b *builder) agent() map[string]string {
+	return map[string]string{
+		v1beta1.AnnotationAgent:            "true",
+		v1beta1.AnnotationConfigVolumeName: modelConfigName(b.isvc),
+		v1beta1.AnnotationConfigMountPath:  configsDir,
+		v1beta1.AnnotationModelDir:         modelsDir,
+	}
+}
+
+func modelConfigName(isvc *v1beta1.InferenceService) string { return "modelconfig-" + isvc.Name + "-0" }
