@@ -33,18 +33,15 @@ var (
 // Room is the domain: what its controllers and webhooks share.
 type Room struct {
 	Settings
-	// namespace is where the platform's configuration lives; empty means
-	// wherever it is found, which is right without a cluster.
-	namespace string
-	book      *config.Book
+	platform *config.Platform
 }
 
 // New prepares the domain.
-func New() *Room { return &Room{book: config.NewBook()} }
+func New() *Room { return &Room{platform: config.NewPlatform()} }
 
 // In says in which namespace the platform's configuration lives.
 func (r *Room) In(namespace string) *Room {
-	r.namespace = namespace
+	r.platform.Namespace = namespace
 	return r
 }
 

@@ -79,14 +79,10 @@ func (o *observer) observe(ctx context.Context) (Seen, error) {
 }
 
 func (o *observer) readConfig(ctx context.Context) error {
-	cm, err := o.configMap(ctx, o.Reader)
+	var err error
+	o.seen.Config, o.seen.ConfigNamespace, err = o.platform.Read(ctx, o.Reader)
 	if err != nil {
 		return err
-	}
-	o.seen.Config, _ = o.book.Read(cm)
-	o.seen.ConfigNamespace = o.namespace
-	if cm != nil {
-		o.seen.ConfigNamespace = cm.Namespace
 	}
 	o.seen.Mode = modeOf(o.isvc, o.seen.Config)
 	o.seen.served = map[schema.GroupKind]bool{}
@@ -94,35 +90,6 @@ func (o *observer) readConfig(ctx context.Context) error {
 		o.seen.served[gvk.GroupKind()] = o.Has(gvk.GroupKind())
 	}
 	return nil
-}
-
-// configMap is the platform's configuration, nil if there is none.
-func (r *Room) configMap(ctx context.Context, reader engine.Reader) (*corev1.ConfigMap, error) {
-	if r.namespace != "" {
-		return contentOf(ctx, reader, r.namespace, config.Name)
-	}
-	list := &corev1.ConfigMapList{}
-	if err := reader.List(ctx, list); err != nil {
-		return nil, err
-	}
-	for i := range list.Items {
-		if list.Items[i].Name == config.Name {
-			return &list.Items[i], nil
-		}
-	}
-	return nil, nil
-}
-
-func contentOf(ctx context.Context, reader engine.Reader, namespace, name string) (*corev1.ConfigMap, error) {
-	cm := &corev1.ConfigMap{}
-	err := reader.Content(ctx, client.ObjectKey{Namespace: namespace, Name: name}, cm)
-	if client.IgnoreNotFound(err) != nil {
-		return nil, err
-	}
-	if err != nil {
-		return nil, nil
-	}
-	return cm, nil
 }
 
 // predictors are the specs that runtimes are needed for. A canary that cannot
@@ -273,7 +240,7 @@ func (o *observer) readBundle(ctx context.Context) error {
 	if name == "" {
 		return nil
 	}
-	cm, err := contentOf(ctx, o.Reader, o.seen.ConfigNamespace, name)
+	cm, err := config.Content(ctx, o.Reader, o.seen.ConfigNamespace, name)
 	if err != nil || cm == nil {
 		return err
 	}
@@ -309,7 +276,7 @@ func (o *observer) readRoutes(ctx context.Context) error {
 	if !o.seen.has(httpRoute) || !o.seen.Config.Ingress.EnableGatewayAPI {
 		return nil
 	}
-	for _, name := range []string{o.isvc.Name, o.isvc.Name + "-predictor", o.isvc.Name + "-transformer", o.isvc.Name + "-explainer"} {
+	for _, name := range []string{o.isvc.Name, o.isvc.Name + "-predictor", o.isvc.Name + "-transformer", o.isvc.Name + "-explainer", o.isvc.Name + "-path"} {
 		route := &gatewayv1.HTTPRoute{}
 		route.Namespace, route.Name = o.isvc.Namespace, name
 		if err := o.Child(ctx, route); err == nil {
@@ -347,7 +314,7 @@ func (o *observer) readKnative(ctx context.Context) error {
 		}
 	}
 	for name, into := range map[string]*map[string]string{knativeDomain: &o.seen.KnativeDomains, knativeAutoscaler: &o.seen.KnativeAutoscaler} {
-		cm, err := contentOf(ctx, o.Reader, knativeNamespace, name)
+		cm, err := config.Content(ctx, o.Reader, knativeNamespace, name)
 		if err != nil {
 			return err
 		}
