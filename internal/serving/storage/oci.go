@@ -208,3 +208,9 @@ func (i *injector) registryAuth(c *corev1.Container) {
 	addMount(c, corev1.VolumeMount{Name: authVolume, MountPath: authPlace, ReadOnly: true})
 	setEnv(c, corev1.EnvVar{Name: "KSERVE_OCI_DOCKER_CONFIG", Value: authPlace + "/" + authFile})
 }
+
+// FromImage is true for a single model in an OCI image, in whatever mode.
+func (s Source) FromImage() bool {
+	scheme := schemeOf(s.URI)
+	return scheme == schemeOCI || strings.HasPrefix(scheme, schemeOCI+"+")
+}
