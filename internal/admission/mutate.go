@@ -5,7 +5,6 @@ package admission
 import (
 	"context"
 	"encoding/json"
-	"net/http"
 	"reflect"
 
 	admissionv1 "k8s.io/api/admission/v1"
@@ -28,26 +27,35 @@ func (k Kind) mutate(ctx context.Context, req admission.Request) admission.Respo
 	if seen.leaving() {
 		return admission.Allowed("")
 	}
-	before, err := generic(seen.object)
+	result, err := edit(req.Object.Raw, seen.object, func() error {
+		return k.Default(admission.NewContextWithRequest(ctx, req), seen.object)
+	})
 	if err != nil {
-		return admission.Errored(http.StatusInternalServerError, err)
-	}
-	if err := k.Default(admission.NewContextWithRequest(ctx, req), seen.object); err != nil {
 		return k.answer(req, nil, err)
 	}
-	after, err := generic(seen.object)
+	return admission.PatchResponseFromRaw(req.Object.Raw, result)
+}
+
+// edit returns raw with the changes that change makes to obj, and nothing else
+// touched: fields the Go type does not know, or writes in another form, stay as
+// they were.
+func edit(raw []byte, obj client.Object, change func() error) ([]byte, error) {
+	before, err := generic(obj)
 	if err != nil {
-		return admission.Errored(http.StatusInternalServerError, err)
+		return nil, err
+	}
+	if err := change(); err != nil {
+		return nil, err
+	}
+	after, err := generic(obj)
+	if err != nil {
+		return nil, err
 	}
 	var original any
-	if err := kjson.UnmarshalCaseSensitivePreserveInts(req.Object.Raw, &original); err != nil {
-		return admission.Errored(http.StatusBadRequest, err)
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, &original); err != nil {
+		return nil, err
 	}
-	result, err := json.Marshal(carry(original, before, after))
-	if err != nil {
-		return admission.Errored(http.StatusInternalServerError, err)
-	}
-	return admission.PatchResponseFromRaw(req.Object.Raw, result)
+	return json.Marshal(carry(original, before, after))
 }
 
 // generic returns an object as it looks on the wire.

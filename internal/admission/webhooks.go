@@ -38,10 +38,7 @@ func Webhooks(name string, service Service, kinds ...Kind) (*admissionregistrati
 		TypeMeta:   metav1.TypeMeta{APIVersion: admissionregistrationv1.SchemeGroupVersion.String(), Kind: "ValidatingWebhookConfiguration"},
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 	}
-	mutating := &admissionregistrationv1.MutatingWebhookConfiguration{
-		TypeMeta:   metav1.TypeMeta{APIVersion: admissionregistrationv1.SchemeGroupVersion.String(), Kind: "MutatingWebhookConfiguration"},
-		ObjectMeta: metav1.ObjectMeta{Name: name},
-	}
+	mutating := newMutating(name)
 	plurals, err := resources()
 	if err != nil {
 		return nil, nil, err

@@ -22,8 +22,12 @@ type Domain struct {
 	AddToScheme func(*runtime.Scheme) error
 	// Admission is the kinds whose webhooks are served.
 	Admission []admission.Kind
+	// Hooks are its webhooks on kinds that are not its own.
+	Hooks []admission.Hook
 	// Controllers run in the one engine of the process.
 	Controllers []engine.Controller
+	// Marked are packages whose RBAC markers say what the domain needs beyond its controllers.
+	Marked []string
 	// Setup adds what is neither; nil when there is no such thing.
 	Setup func(ctx context.Context, mgr ctrl.Manager, o SetupOptions) error
 }

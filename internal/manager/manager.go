@@ -80,6 +80,7 @@ func addDomains(ctx context.Context, mgr ctrl.Manager, server *drainingServer, o
 		if err := admission.Register(server, mgr.GetScheme(), d.Admission...); err != nil {
 			return fmt.Errorf("set up the webhooks of %s: %w", d.Name, err)
 		}
+		admission.RegisterHooks(server, d.Hooks...)
 		if d.Setup == nil {
 			continue
 		}
