@@ -29,6 +29,8 @@ type writer struct {
 	fieldOwner string
 	kinds      []childKind
 	sharing    *sharing
+	// oldManagers as in Spec.
+	oldManagers []string
 }
 
 // outcome is what Apply has to tell.
@@ -89,6 +91,12 @@ func (w *writer) applyOne(ctx context.Context, o owner, in *intent, live client.
 		w.metrics.count(in.key.gvk, "skip")
 		return
 	}
+	if verdict == inherited {
+		if err := w.inherit(ctx, in, nil); err != nil {
+			out.fail(problemOf(err, "Taking over "+in.key.String()))
+		}
+		return
+	}
 	if live != nil && live.GetDeletionTimestamp() != nil {
 		out.fail(WaitFor("ChildTerminating", "%s is being deleted and will be made again when it is gone. If it stays, look at its finalizers.", in.key))
 		return
@@ -115,6 +123,8 @@ const (
 	deleted verdict = "deleted" // somebody deleted it
 	changed verdict = "changed" // the intent is new
 	edited  verdict = "edited"  // somebody took a field of ours
+	// inherited is intact, but with fields of an earlier controller.
+	inherited verdict = "inherited"
 )
 
 // check compares without a call. live is what the cache has, which may lag
@@ -144,6 +154,9 @@ func (w *writer) check(in *intent, live client.Object) verdict {
 	fields := ownedFields(live.GetManagedFields(), w.fieldOwner)
 	hash := w.ledger.hash(fields)
 	if known && last.uid == live.GetUID() && last.digest == in.digest && last.fields == hash || covers(fields, in.body.Object) {
+		if w.leftBy(live.GetManagedFields()) {
+			return inherited
+		}
 		w.ledger.put(in.holder, in.key, entry{uid: live.GetUID(), digest: in.digest, version: live.GetResourceVersion(), fields: hash})
 		return intact
 	}
@@ -202,11 +215,19 @@ func (w *writer) send(ctx context.Context, in *intent, live client.Object) error
 	if body.GetUID() == "" {
 		return nil // replaced: the deletion's watch event makes it anew
 	}
-	w.ledger.put(in.holder, in.key, entry{
-		uid: body.GetUID(), digest: in.digest, version: body.GetResourceVersion(),
-		fields: w.ledger.hash(ownedFields(body.GetManagedFields(), w.fieldOwner)),
-	})
+	w.wrote(in, body)
+	if w.leftBy(body.GetManagedFields()) {
+		return w.inherit(ctx, in, body)
+	}
 	return nil
+}
+
+// wrote notes what the API server answered to a write.
+func (w *writer) wrote(in *intent, answer client.Object) {
+	w.ledger.put(in.holder, in.key, entry{
+		uid: answer.GetUID(), digest: in.digest, version: answer.GetResourceVersion(),
+		fields: w.ledger.hash(ownedFields(answer.GetManagedFields(), w.fieldOwner)),
+	})
 }
 
 func (w *writer) put(ctx context.Context, body *unstructured.Unstructured, opts ...client.ApplyOption) error {

@@ -103,6 +103,10 @@ type Spec struct {
 	// OldFinalizers are those that other controllers left on existing objects;
 	// they are taken off when such an object is deleted.
 	OldFinalizers []string
+	// OldManagers are the field managers of controllers that made such children
+	// before us with plain updates. What they set in a child becomes ours when we
+	// take it over, so that a plan that does not have it removes it.
+	OldManagers []string
 	// FarReaching is set when plans may name children that an owner reference
 	// cannot reach (in another namespace, or cluster-scoped ones of a namespaced
 	// object). Such objects get a finalizer.

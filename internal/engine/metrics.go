@@ -22,7 +22,7 @@ var (
 	}, []string{"kind", "outcome"})
 	childActions = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "modelplane_children_total",
-		Help: "What was done about children: apply, skip, prune, repair, replace.",
+		Help: "What was done about children: apply, skip, prune, repair, replace, inherit.",
 	}, []string{"kind", "child", "action"})
 	readyAfter = prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name:    "modelplane_ready_seconds",

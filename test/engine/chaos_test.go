@@ -54,7 +54,8 @@ func family(ctx context.Context, b *enginetest.Bench, namespace string) ([]strin
 
 // TestKilledEverywhere kills the manager after every single API call in turn.
 // The object asks for children of which one must be pruned (made by an earlier
-// plan) and one lies in another namespace.
+// plan), one must be taken over from another controller, and one lies in
+// another namespace.
 func TestKilledEverywhere(t *testing.T) {
 	b := enginetest.New(t)
 	far := ""
@@ -69,6 +70,12 @@ func TestKilledEverywhere(t *testing.T) {
 			old := enginetest.ConfigMap(b.NS, "one-extra")
 			old.Labels = map[string]string{engine.LabelOwner: string(s.UID)}
 			b.Create(t, old)
+			// Made by the controller that was there before us.
+			taken := enginetest.ConfigMap(b.NS, "one")
+			taken.Data = map[string]string{"message": "hi"}
+			if err := b.C.Create(context.Background(), taken, client.FieldOwner("sample-old")); err != nil {
+				t.Fatal(err)
+			}
 		},
 		Converged: func() error { return b.Ready(context.Background(), "one") },
 		Verify: func(t testing.TB) {
@@ -85,6 +92,15 @@ func TestKilledEverywhere(t *testing.T) {
 			}
 			if diff := cmp.Diff([]string{"ConfigMap " + b.NS + "-one"}, remote); diff != "" {
 				t.Errorf("children in the other namespace: %s", diff)
+			}
+			taken := enginetest.ConfigMap(b.NS, "one")
+			if err := b.C.Get(context.Background(), client.ObjectKeyFromObject(taken), taken); err != nil {
+				t.Fatal(err)
+			}
+			for _, m := range taken.ManagedFields {
+				if m.Manager == "sample-old" {
+					t.Error("the earlier controller still owns fields")
+				}
 			}
 		},
 	}

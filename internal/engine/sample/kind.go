@@ -53,6 +53,7 @@ func Controller() engine.Controller {
 			{Object: &corev1.Secret{}, MetadataOnly: true},
 		},
 		OldFinalizers: []string{"sample.example.com/old"},
+		OldManagers:   []string{"sample-old"},
 		FarReaching:   true,
 	})
 }

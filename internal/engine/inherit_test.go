@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/modelplane/modelplane/internal/engine"
+	"github.com/modelplane/modelplane/internal/engine/enginetest"
+	"github.com/modelplane/modelplane/internal/engine/sample"
+	"github.com/modelplane/modelplane/internal/testkit"
+)
+
+// heir puts the message into an environment variable, unless it is "none".
+type heir struct{ sample.Kind }
+
+func (k heir) Plan(s *sample.Sample, seen sample.Seen) engine.Plan {
+	p := k.Kind.Plan(s, seen)
+	for i := range p.Children {
+		if d, ok := p.Children[i].Object.(*appsv1.Deployment); ok && s.Spec.Message != "none" {
+			c := &d.Spec.Template.Spec.Containers[0]
+			c.Env = append(c.Env, corev1.EnvVar{Name: "MESSAGE", Value: s.Spec.Message})
+		}
+	}
+	return p
+}
+
+func heirController() engine.Controller {
+	spec := sample.Controller().Spec()
+	spec.OldManagers = []string{"manager"}
+	return engine.For[*sample.Sample, sample.Seen](heir{}, spec)
+}
+
+func deploymentOf(s *sample.Sample) *appsv1.Deployment {
+	for _, c := range (heir{}).Plan(s, sample.Seen{}).Children {
+		if d, ok := c.Object.(*appsv1.Deployment); ok {
+			return d
+		}
+	}
+	return nil
+}
+
+func TestFieldsOfAnEarlierControllerAreInherited(t *testing.T) {
+	b := enginetest.New(t)
+	// As the earlier controller left it: made, later updated, and with a status.
+	s := b.Sample("one", sample.SampleSpec{Message: "hi", Replicas: 2})
+	old := deploymentOf(s)
+	if err := b.C.Create(t.Context(), old, client.FieldOwner("manager")); err != nil {
+		t.Fatal(err)
+	}
+	old.Annotations = map[string]string{"earlier": "yes"}
+	if err := b.C.Update(t.Context(), old, client.FieldOwner("manager")); err != nil {
+		t.Fatal(err)
+	}
+	old.Status.Replicas = 1
+	if err := b.C.Status().Update(t.Context(), old, client.FieldOwner("manager")); err != nil {
+		t.Fatal(err)
+	}
+
+	counter := testkit.NewCounter()
+	enginetest.Manage(t, counter.Wrap(b.Manager), heirController())
+	b.Create(t, s)
+	b.WaitReady(t, "one")
+	d := enginetest.Deployment(b.NS, "one")
+	managers := func() []string {
+		t.Helper()
+		if err := b.C.Get(t.Context(), client.ObjectKeyFromObject(d), d); err != nil {
+			t.Fatal(err)
+		}
+		var out []string
+		for _, m := range d.ManagedFields {
+			out = append(out, m.Manager+" "+string(m.Operation)+" "+m.Subresource)
+		}
+		slices.Sort(out)
+		return out
+	}
+	if got := managers(); !slices.Equal(got, []string{"manager Update status", "modelplane-sample Apply "}) {
+		t.Errorf("the fields belong to %v", got)
+	}
+	// A Deployment counts our annotation as a generation; its spec is the same.
+	if diff := cmp.Diff(old.Spec, d.Spec); diff != "" || d.Generation != old.Generation+1 || d.UID != old.UID || d.Status.Replicas != 1 {
+		t.Errorf("taking it over changed it: generation %d, was %d: %s", d.Generation, old.Generation, diff)
+	}
+	noWrites(t, counter, quietFor, "after the take-over")
+	if got := counter.Snapshot(); got.Of("apply", "apps/deployments") != 1 || got.Of("patch", "apps/deployments") != 1 {
+		t.Errorf("a take-over costs one write more:\n%s", got)
+	}
+	if n := counter.Snapshot().Of("patch", "services"); n != 0 {
+		t.Errorf("%d writes too many for a child of our own", n)
+	}
+
+	b.Change(t, s, func() { s.Spec.Message = "none" })
+	waitWithout(t, b, "MESSAGE")
+	if _, still := d.Annotations["earlier"]; !still {
+		t.Error("the annotation went before the plan changed")
+	}
+	managers()
+	if _, still := d.Annotations["earlier"]; still {
+		t.Error("what only the earlier controller wanted is still there")
+	}
+
+	// It runs once more, as after a roll-back.
+	b.Change(t, s, func() { s.Spec.Message = "again" })
+	b.WaitReady(t, "one")
+	testkit.Eventually(t, 30*time.Second, "the earlier controller to write", func() error {
+		if err := b.C.Get(t.Context(), client.ObjectKeyFromObject(d), d); err != nil {
+			return err
+		}
+		metav1.SetMetaDataAnnotation(&d.ObjectMeta, "earlier", "once more")
+		return b.C.Update(t.Context(), d, client.FieldOwner("manager"))
+	})
+	before := counter.Snapshot()
+	testkit.Eventually(t, 30*time.Second, "its fields to be ours", func() error {
+		if got := managers(); slices.Contains(got, "manager Update ") {
+			return fmt.Errorf("the fields belong to %v", got)
+		}
+		return nil
+	})
+	noWrites(t, counter, quietFor, "after the second take-over")
+	if since := counter.Since(before); since.Of("apply", "apps/deployments") != 0 {
+		t.Errorf("nothing was to be applied:\n%s", since)
+	}
+}
+
+func waitWithout(t *testing.T, b *enginetest.Bench, env string) {
+	t.Helper()
+	testkit.Eventually(t, 30*time.Second, env+" to be gone", func() error {
+		d := enginetest.Deployment(b.NS, "one")
+		if err := b.C.Get(t.Context(), client.ObjectKeyFromObject(d), d); err != nil {
+			return err
+		}
+		for _, e := range d.Spec.Template.Spec.Containers[0].Env {
+			if e.Name == env {
+				return fmt.Errorf("%s=%s is there", e.Name, e.Value)
+			}
+		}
+		return nil
+	})
+}
