@@ -34,6 +34,8 @@ type Decision struct {
 	Children []*unstructured.Unstructured
 	// Hold says that existing children would be left as they are.
 	Hold bool
+	// Remove says that the object itself would be deleted, and why.
+	Remove *Event
 	// Status is the complete status, without transition times.
 	Status map[string]any
 	// Conditions are those of the status.
@@ -52,6 +54,9 @@ func (c *controllerOf[T, Seen]) Decide(ctx context.Context, obj client.Object, w
 		return Decision{}, fmt.Errorf("read what the decision depends on: %w", err)
 	}
 	plan := c.kind.Plan(typed, seen)
+	if plan.Remove != nil {
+		return Decision{Remove: plan.Remove}, nil
+	}
 	d := Decision{Hold: plan.Hold, Problem: plan.Problem, Events: plan.Events}
 	if d.Children, err = world.render(plan); err != nil {
 		return Decision{}, err

@@ -7,6 +7,8 @@ import (
 	"encoding/json"
 	"slices"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -63,6 +65,30 @@ func (r *reconciler[T, Seen]) cleanup(ctx context.Context, obj T) *Problem {
 		p.visible = true
 		return p
 	}
+	return nil
+}
+
+// remove deletes the object because its plan says so, and tells once why.
+func (r *reconciler[T, Seen]) remove(ctx context.Context, obj T, why Event) *Problem {
+	uid := obj.GetUID()
+	r.mu.Lock()
+	again := r.removed[uid]
+	r.mu.Unlock()
+	if again {
+		return nil
+	}
+	err := r.client.Delete(ctx, obj.DeepCopyObject().(client.Object),
+		client.Preconditions{UID: &uid}, client.PropagationPolicy(metav1.DeletePropagationBackground))
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+		return nil // gone, or another one of that name by now, which is told of by its own event
+	}
+	if err != nil {
+		return problemOf(err, "Removing the object")
+	}
+	r.mu.Lock()
+	r.removed[uid] = true
+	r.mu.Unlock()
+	r.report.say(obj, why)
 	return nil
 }
 

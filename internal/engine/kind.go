@@ -38,6 +38,9 @@ type Plan struct {
 	// Hold leaves the children as they are, because nothing can be decided
 	// about them now. Children is then ignored.
 	Hold bool
+	// Remove deletes the object itself, because what it depends on for good is
+	// gone, and says this event. The rest of the plan is then ignored.
+	Remove *Event
 	// Status is the complete status (the struct or a pointer to it), with zero
 	// transition times: the engine keeps or stamps them. Nil leaves it alone.
 	Status any
@@ -111,6 +114,8 @@ type Spec struct {
 	// cannot reach (in another namespace, or cluster-scoped ones of a namespaced
 	// object). Such objects get a finalizer.
 	FarReaching bool
+	// Removes is set when plans may have Remove, which needs a permission.
+	Removes bool
 	// Workers is the number of objects handled at the same time. Default: the
 	// manager's, or else 10.
 	Workers int

@@ -42,6 +42,7 @@ type reconciler[T client.Object, Seen any] struct {
 	mu       sync.Mutex
 	failures map[types.NamespacedName]int
 	uids     map[types.NamespacedName]types.UID
+	removed  map[types.UID]bool // deleted by us, still seen
 }
 
 // Reconcile is called by the queue. A conflict only says that the cache lags
@@ -79,6 +80,9 @@ func (r *reconciler[T, Seen]) advance(ctx context.Context, o owner, obj T) (reco
 		return reconcile.Result{}, r.settle(ctx, obj, Plan{}, problemOf(err, "Reading what the decision depends on"), nil)
 	}
 	plan := r.kind.Plan(obj, seen)
+	if plan.Remove != nil {
+		return reconcile.Result{}, r.settle(ctx, obj, Plan{}, r.remove(ctx, obj, *plan.Remove), nil)
+	}
 	out := outcome{}
 	if !plan.Hold {
 		out = r.apply(ctx, o, plan.Children)
@@ -201,6 +205,9 @@ func (r *reconciler[T, Seen]) remember(key types.NamespacedName, uid types.UID) 
 	r.mu.Lock()
 	before := r.uids[key]
 	r.uids[key] = uid
+	if before != uid {
+		delete(r.removed, before)
+	}
 	r.mu.Unlock()
 	if before != "" && before != uid { // deleted and made again between two looks
 		r.writer.ledger.forgetOwner(before)
@@ -212,6 +219,7 @@ func (r *reconciler[T, Seen]) forget(key types.NamespacedName) {
 	r.mu.Lock()
 	uid := r.uids[key]
 	delete(r.uids, key)
+	delete(r.removed, uid)
 	delete(r.failures, key)
 	r.mu.Unlock()
 	r.writer.ledger.forgetOwner(uid)

@@ -55,6 +55,9 @@ func (g grants) controller(scheme *runtime.Scheme, c Controller) error {
 	if c.Finalizes() || len(c.Spec().OldFinalizers) > 0 || c.Spec().FarReaching {
 		g.grant(own, "patch")
 	}
+	if c.Spec().Removes {
+		g.grant(own, "delete")
+	}
 	for _, k := range c.Spec().Children {
 		gvk, err := apiutil.GVKForObject(k.Object, scheme)
 		if err != nil {

@@ -78,7 +78,7 @@ func (c *controllerOf[T, Seen]) reconciler(e *Engine, gvk schema.GroupVersionKin
 	return &reconciler[T, Seen]{
 		kind: c.kind, spec: c.spec, gvk: gvk, scheme: e.mgr.GetScheme(), client: e.mgr.GetClient(), clock: e.clock,
 		tracker: newTracker(), metrics: newObjectMetrics(gvk.Kind),
-		failures: map[types.NamespacedName]int{}, uids: map[types.NamespacedName]types.UID{},
+		failures: map[types.NamespacedName]int{}, uids: map[types.NamespacedName]types.UID{}, removed: map[types.UID]bool{},
 		sources: &sources{
 			scheme: e.mgr.GetScheme(), inputs: e.mgr.GetCache(), selected: map[schema.GroupKind]client.Reader{},
 			owned: e.caches.owned, live: live, apis: e.apis, contents: e.contents,
