@@ -88,7 +88,7 @@ func (p *planner) recordRuntime(s *v1beta1.InferenceServiceStatus) {
 // conclude sums up, and renders the conditions in the order of their names.
 func (p *planner) conclude(s *v1beta1.InferenceServiceStatus, cs kube.Conditions) {
 	if _, said := cs.Get(stoppedCondition); !said {
-		cs.False(stoppedCondition, reasonRunning, "")
+		cs.False(stoppedCondition, reasonRunning, "The service is not stopped.")
 	}
 	parts := []string{predictorReady}
 	for _, part := range []string{transformerReady, explainerReady} {
@@ -284,7 +284,7 @@ func (p *planner) stoppedStatus() *v1beta1.InferenceServiceStatus {
 		cs.False(canaryReady, reasonStopped, message)
 	}
 	cs.False(ingressReady, reasonStopped, message)
-	cs.True(stoppedCondition, reasonStopped, "")
+	cs.True(stoppedCondition, reasonStopped, "The service is stopped by annotation "+v1beta1.AnnotationStop+".")
 	p.conclude(s, cs)
 	return s
 }

@@ -1,0 +1,282 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package servingtest runs the serving controllers against a real API server,
+// as the chart's own service account. It is for tests and benchmarks only.
+package servingtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/config"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/modelplane/modelplane/api/serving/v1alpha1"
+	"github.com/modelplane/modelplane/api/serving/v1beta1"
+	"github.com/modelplane/modelplane/charts"
+	"github.com/modelplane/modelplane/internal/admission"
+	"github.com/modelplane/modelplane/internal/chart/charttest"
+	platform "github.com/modelplane/modelplane/internal/config"
+	"github.com/modelplane/modelplane/internal/engine"
+	"github.com/modelplane/modelplane/internal/serving"
+	"github.com/modelplane/modelplane/internal/testkit"
+)
+
+// Scheme knows the serving kinds, Kubernetes and the Gateway API.
+var Scheme = func() *runtime.Scheme {
+	s := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, gatewayv1.Install, admission.AddToScheme} {
+		if err := add(s); err != nil {
+			panic(err)
+		}
+	}
+	return s
+}()
+
+// Patience is how long a test waits for the cluster.
+const Patience = 60 * time.Second
+
+// Bench is a cluster with the serving kinds, a namespace for services and one
+// for the platform's configuration.
+type Bench struct {
+	*testkit.Cluster
+	C        client.Client
+	NS       string
+	Platform string
+	// Manager is the chart's service account with what the chart grants and the
+	// controllers ask for, no more.
+	Manager *rest.Config
+}
+
+// New prepares a Bench with one runtime for the format sklearn.
+func New(t testing.TB) *Bench {
+	t.Helper()
+	cluster := testkit.Start(t)
+	crds, err := charts.CRDs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var ours []*apiextensionsv1.CustomResourceDefinition
+	for _, crd := range crds {
+		if crd.Spec.Group == v1beta1.Group && !strings.HasPrefix(crd.Spec.Names.Kind, "LLM") {
+			ours = append(ours, crd)
+		}
+	}
+	cluster.InstallCRDs(t, ours...)
+	c, err := client.New(cluster.Config(), client.Options{Scheme: Scheme})
+	if err != nil {
+		t.Fatal(err)
+	}
+	rules, err := engine.Rules(Scheme, serving.New().Controllers()...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &Bench{Cluster: cluster, C: c, NS: cluster.Namespace(t), Platform: cluster.Namespace(t)}
+	b.Manager = charttest.RBAC(t, cluster, b.Platform, rules...)
+	b.Create(t, b.Runtime("sklearn"))
+	return b
+}
+
+// Runtime serves one format in the test's namespace.
+func (b *Bench) Runtime(format string) *v1alpha1.ServingRuntime {
+	rt := &v1alpha1.ServingRuntime{ObjectMeta: metav1.ObjectMeta{Namespace: b.NS, Name: "serve-" + format}}
+	rt.Spec.SupportedModelFormats = []v1alpha1.SupportedModelFormat{{Name: format, AutoSelect: ptr.To(true)}}
+	rt.Spec.Containers = []corev1.Container{{
+		Name: "kserve-container", Image: "server:1", Args: []string{"--model_name={{.Name}}"},
+	}}
+	return rt
+}
+
+// Service is an InferenceService with a model of a format.
+func (b *Bench) Service(name, format string) *v1beta1.InferenceService {
+	isvc := &v1beta1.InferenceService{ObjectMeta: metav1.ObjectMeta{Namespace: b.NS, Name: name}}
+	isvc.Spec.Predictor.Model = &v1beta1.ModelSpec{ModelFormat: v1beta1.ModelFormat{Name: format}}
+	isvc.Spec.Predictor.Model.StorageURI = ptr.To("s3://models/" + name)
+	return isvc
+}
+
+// Configure writes the platform's configuration.
+func (b *Bench) Configure(t testing.TB, data map[string]string) {
+	t.Helper()
+	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: b.Platform, Name: platform.Name}, Data: data}
+	err := b.C.Update(t.Context(), cm)
+	if err != nil {
+		err = b.C.Create(t.Context(), cm)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Gateway is a configuration with HTTPRoutes.
+func Gateway() map[string]string {
+	return map[string]string{
+		platform.KeyIngress: `{"enableGatewayApi": true, "kserveIngressGateway": "gateways/shared", "ingressGateway": "a/b", "ingressDomain": "models.test"}`,
+	}
+}
+
+// Run is a whole manager with the serving controllers, until ctx ends.
+func (b *Bench) Run(ctx context.Context, cfg *rest.Config) error {
+	const shutdown = time.Second
+	mgr, err := ctrl.NewManager(cfg, ctrl.Options{
+		Scheme: Scheme, Cache: engine.CacheOptions(),
+		Metrics:                 metricsserver.Options{BindAddress: "0"},
+		HealthProbeBindAddress:  "0",
+		Controller:              config.Controller{SkipNameValidation: ptr.To(true)},
+		GracefulShutdownTimeout: ptr.To(shutdown),
+	})
+	if err != nil {
+		return err
+	}
+	e, err := engine.New(mgr)
+	if err != nil {
+		return err
+	}
+	if err := e.Add(ctx, serving.New().In(b.Platform).Controllers()...); err != nil {
+		return err
+	}
+	return engine.Start(ctx, mgr, shutdown)
+}
+
+// Manage runs a manager for the rest of the test; stop ends it earlier.
+func (b *Bench) Manage(t testing.TB, cfg *rest.Config) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- b.Run(ctx, cfg) }()
+	stopped := false
+	stop = func() {
+		if stopped {
+			return
+		}
+		stopped = true
+		cancel()
+		if err := <-done; err != nil && !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("the manager ended with: %v", err)
+		}
+	}
+	t.Cleanup(stop)
+	return stop
+}
+
+// Create creates objects.
+func (b *Bench) Create(t testing.TB, objs ...client.Object) {
+	t.Helper()
+	for _, o := range objs {
+		if err := b.C.Create(t.Context(), o); err != nil {
+			t.Fatalf("create %T %s: %v", o, o.GetName(), err)
+		}
+	}
+}
+
+// Change edits an object until nobody else came in between.
+func (b *Bench) Change(t testing.TB, obj client.Object, edit func()) {
+	t.Helper()
+	testkit.Eventually(t, Patience, "the change", func() error {
+		if err := b.C.Get(t.Context(), client.ObjectKeyFromObject(obj), obj); err != nil {
+			return err
+		}
+		edit()
+		return b.C.Update(t.Context(), obj, client.FieldOwner("kubectl-edit"))
+	})
+}
+
+// Exists waits for an object and reads it.
+func (b *Bench) Exists(t testing.TB, obj client.Object, name string) {
+	t.Helper()
+	testkit.Eventually(t, Patience, fmt.Sprintf("%T %s", obj, name), func() error {
+		return b.C.Get(t.Context(), client.ObjectKey{Namespace: b.NS, Name: name}, obj)
+	})
+}
+
+// Gone waits until an object is gone.
+func (b *Bench) Gone(t testing.TB, obj client.Object, name string) {
+	t.Helper()
+	testkit.Eventually(t, Patience, fmt.Sprintf("%T %s to go", obj, name), func() error {
+		err := b.C.Get(t.Context(), client.ObjectKey{Namespace: b.NS, Name: name}, obj)
+		if err == nil {
+			return errors.New("it is still there")
+		}
+		return client.IgnoreNotFound(err)
+	})
+}
+
+// RollOut plays the Deployment controller: all pods are there and answer.
+func (b *Bench) RollOut(t testing.TB, names ...string) {
+	t.Helper()
+	for _, name := range names {
+		d := &appsv1.Deployment{}
+		b.Exists(t, d, name)
+		testkit.Eventually(t, Patience, "the rollout of "+name, func() error {
+			if err := b.C.Get(t.Context(), client.ObjectKeyFromObject(d), d); err != nil {
+				return err
+			}
+			n := ptr.Deref(d.Spec.Replicas, 1)
+			d.Status = appsv1.DeploymentStatus{
+				ObservedGeneration: d.Generation, Replicas: n, UpdatedReplicas: n, ReadyReplicas: n, AvailableReplicas: n,
+				Conditions: []appsv1.DeploymentCondition{
+					{Type: appsv1.DeploymentAvailable, Status: corev1.ConditionTrue, Reason: "MinimumReplicasAvailable"},
+					{Type: appsv1.DeploymentProgressing, Status: corev1.ConditionTrue, Reason: "NewReplicaSetAvailable"},
+				},
+			}
+			return b.C.Status().Update(t.Context(), d)
+		})
+	}
+}
+
+// Accept plays the gateway: it takes the routes as they are.
+func (b *Bench) Accept(t testing.TB, names ...string) {
+	t.Helper()
+	for _, name := range names {
+		route := &gatewayv1.HTTPRoute{}
+		b.Exists(t, route, name)
+		testkit.Eventually(t, Patience, "the gateway to take "+name, func() error {
+			if err := b.C.Get(t.Context(), client.ObjectKeyFromObject(route), route); err != nil {
+				return err
+			}
+			accepted := metav1.Condition{Type: "Accepted", Status: metav1.ConditionTrue, Reason: "Accepted",
+				ObservedGeneration: route.Generation, LastTransitionTime: metav1.Now()}
+			route.Status.Parents = []gatewayv1.RouteParentStatus{{
+				ParentRef: route.Spec.ParentRefs[0], ControllerName: "test.dev/gateway", Conditions: []metav1.Condition{accepted},
+			}}
+			return b.C.Status().Update(t.Context(), route)
+		})
+	}
+}
+
+// Status waits until a condition of a service has a status and, if given, a
+// reason, for the present generation. It returns the service.
+func (b *Bench) Status(t testing.TB, name, condition string, status corev1.ConditionStatus, reason string) *v1beta1.InferenceService {
+	t.Helper()
+	isvc := &v1beta1.InferenceService{}
+	testkit.Eventually(t, Patience, fmt.Sprintf("%s of %s to be %s %s", condition, name, status, reason), func() error {
+		if err := b.C.Get(t.Context(), client.ObjectKey{Namespace: b.NS, Name: name}, isvc); err != nil {
+			return err
+		}
+		if isvc.Status.ObservedGeneration != isvc.Generation {
+			return fmt.Errorf("generation %d of %d was looked at", isvc.Status.ObservedGeneration, isvc.Generation)
+		}
+		for _, c := range isvc.Status.Conditions {
+			if c.Type == condition && c.Status == status && (reason == "" || c.Reason == reason) {
+				return nil
+			}
+		}
+		return fmt.Errorf("conditions: %+v", isvc.Status.Conditions)
+	})
+	return isvc
+}
