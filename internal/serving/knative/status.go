@@ -63,7 +63,8 @@ func statusOf(live *unstructured.Unstructured) (serviceStatus, error) {
 	if err != nil || !found {
 		return out, err
 	}
-	return out, runtime.DefaultUnstructuredConverter.FromUnstructured(raw, &out)
+	err = runtime.DefaultUnstructuredConverter.FromUnstructured(raw, &out)
+	return out, err
 }
 
 // outdated tells that the status speaks of an earlier spec. A status that does not say of which is believed.

@@ -84,21 +84,36 @@ func InitialReplicas(p Part) bool { return p.autoscaled() }
 func setStrategy(spec *appsv1.DeploymentSpec, wanted *appsv1.DeploymentStrategy, cfg *config.Config) {
 	if wanted != nil {
 		spec.Strategy = *wanted.DeepCopy()
+		completeStrategy(&spec.Strategy)
 		return
 	}
-	rolling := &appsv1.RollingUpdateDeployment{
-		MaxUnavailable: ptr.To(intstr.FromString("25%")),
-		MaxSurge:       ptr.To(intstr.FromString("25%")),
-	}
 	if cfg.Deploy.DefaultDeploymentMode == config.ModeStandard {
-		if v := cfg.Deploy.DeploymentRolloutStrategy.DefaultRollout.MaxSurge; v != nil {
-			rolling.MaxSurge = ptr.To(*v)
-		}
-		if v := cfg.Deploy.DeploymentRolloutStrategy.DefaultRollout.MaxUnavailable; v != nil {
-			rolling.MaxUnavailable = ptr.To(*v)
-		}
+		rollout := cfg.Deploy.DeploymentRolloutStrategy.DefaultRollout
+		spec.Strategy.RollingUpdate = (&appsv1.RollingUpdateDeployment{
+			MaxSurge: rollout.MaxSurge, MaxUnavailable: rollout.MaxUnavailable,
+		}).DeepCopy()
 	}
-	spec.Strategy = appsv1.DeploymentStrategy{Type: appsv1.RollingUpdateDeploymentStrategyType, RollingUpdate: rolling}
+	completeStrategy(&spec.Strategy)
 	spec.RevisionHistoryLimit = ptr.To[int32](10)
 	spec.ProgressDeadlineSeconds = ptr.To[int32](600)
+}
+
+// completeStrategy says what the API server would fill in for a rolling update: only what is said is taken back when
+// the strategy becomes another one, and the API server refuses what is left over.
+func completeStrategy(s *appsv1.DeploymentStrategy) {
+	if s.Type == "" {
+		s.Type = appsv1.RollingUpdateDeploymentStrategyType
+	}
+	if s.Type != appsv1.RollingUpdateDeploymentStrategyType {
+		return
+	}
+	if s.RollingUpdate == nil {
+		s.RollingUpdate = &appsv1.RollingUpdateDeployment{}
+	}
+	if s.RollingUpdate.MaxUnavailable == nil {
+		s.RollingUpdate.MaxUnavailable = ptr.To(intstr.FromString("25%"))
+	}
+	if s.RollingUpdate.MaxSurge == nil {
+		s.RollingUpdate.MaxSurge = ptr.To(intstr.FromString("25%"))
+	}
 }
