@@ -220,7 +220,7 @@ func TestParseRefuses(t *testing.T) {
 		"a Gateway of three parts":   {KeyIngress, `{"ingressGateway":"a/b","enableGatewayApi":true,"kserveIngressGateway":"a/b/c"}`, []string{"kserveIngressGateway"}},
 		"a Gateway in capitals":      {KeyIngress, `{"ingressGateway":"a/b","enableGatewayApi":true,"kserveIngressGateway":"A/b"}`, []string{"kserveIngressGateway"}},
 		"an open template":           {KeyIngress, `{"ingressGateway":"a/b","domainTemplate":"{{ .Name"}`, []string{"domainTemplate", "unclosed action"}},
-		"a template of nothing":      {KeyIngress, `{"ingressGateway":"a/b","domainTemplate":"{{ .Nmae }}"}`, []string{"domainTemplate", "Nmae"}},
+		"a template of nothing":      {KeyIngress, `{"ingressGateway":"a/b","domainTemplate":"{{ .Title }}"}`, []string{"domainTemplate", "Title"}},
 		"a template with a loop":     {KeyIngress, `{"ingressGateway":"a/b","domainTemplate":"{{ range 999999999999 }}{{ end }}"}`, []string{"domainTemplate", "loop"}},
 		"a loop in a condition":      {KeyIngress, `{"ingressGateway":"a/b","domainTemplate":"{{ if .Name }}{{ else }}{{ range 9 }}{{ end }}{{ end }}"}`, []string{"loop"}},
 		"a template in a template":   {KeyIngress, `{"ingressGateway":"a/b","domainTemplate":"{{ define \"a\" }}{{ end }}{{ template \"a\" }}"}`, []string{"loop"}},

@@ -143,11 +143,11 @@ func (c container) notRunnable(message string) Finding {
 // crash is a container that ended, whatever it does at the moment.
 func (c container) crash(t *corev1.ContainerStateTerminated) Finding {
 	var f Finding
-	switch {
-	case t.Reason == OOMKilled:
+	switch t.Reason {
+	case OOMKilled:
 		f = blocking(OOMKilled, "%s was killed because it needs more memory than %s. Raise its memory limit, or give it "+
 			"less to do.", capital(c.String()), memoryLimit(c.spec))
-	case t.Reason == "StartError":
+	case "StartError":
 		f = c.notRunnable(t.Message)
 	default:
 		f = c.lastWords(t)

@@ -20,15 +20,15 @@ type hint struct {
 var pulls = []hint{
 	{[]string{"toomanyrequests", "too many requests", "rate limit"}, "the registry allows no more pulls for now",
 		"Wait, or pull with an account or from a mirror that is allowed more."},
-	{[]string{"no match for platform", "no matching manifest", "no child with platform"}, "it is not built for the node's architecture",
-		"Build it for that architecture, or select other nodes."},
+	{[]string{"no match for platform", "no matching manifest", "no child with platform"},
+		"it is not built for the node's architecture", "Build it for that architecture, or select other nodes."},
 	{[]string{"unauthorized", "authentication required", "authorization failed", "denied", "forbidden", "no basic auth"},
 		"the registry refuses access, or has no such repository", "Check the name, and the pull secret of the service account."},
 	{[]string{"not found", "manifest unknown", "name unknown", "does not exist"}, "the registry does not have it",
 		"Correct its name or tag, or push it."},
 	{[]string{"x509", "certificate", "tls:", "http response to https"}, "the node does not trust the registry's certificate",
 		"Let the nodes trust it, or correct the name of the registry."},
-	{[]string{"no such host", "dial tcp", "i/o timeout", "connection refused", "timeout", "deadline exceeded", "unreachable", ": eof"},
+	{[]string{"no such host", "dial tcp", "connection refused", "timeout", "deadline exceeded", "unreachable", ": eof"},
 		"the registry cannot be reached from the node", "Check the name of the registry and the node's network."},
 	{[]string{"no space left"}, "the node's disk is full", "Make room on the node, or add nodes."},
 	{[]string{"signature"}, "its signature is not accepted", "Sign it, or correct the policy of the nodes."},
@@ -43,8 +43,8 @@ func pullFailure(message string) (why, next string) {
 
 // crashes turn last words into a next step.
 var crashes = []hint{
-	{any: []string{"access denied", "accessdenied", "permission denied", "forbidden", "unauthorized", "not authorized", "(403)", "(401)",
-		"invalidaccesskeyid", "signaturedoesnotmatch", "unable to locate credentials", "authentication fail", "invalid credentials",
+	{any: []string{"access denied", "accessdenied", "permission denied", "forbidden", "unauthorized", "not authorized",
+		"(403)", "(401)", "invalidaccesskeyid", "signaturedoesnotmatch", "unable to locate credentials", "authentication fail", "invalid credentials",
 		"no credentials"},
 		next: "Check the credentials it uses and what they permit."},
 	{any: []string{"no such file", "not found", "notfound", "does not exist", "doesn't exist", "(404)", "nosuchbucket", "nosuchkey",

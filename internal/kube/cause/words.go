@@ -116,9 +116,9 @@ func beginning(s string, most int) string {
 	return strings.ToValidUTF8(s[:most-len(more)], "") + more
 }
 
-func firstIndex(text string, any ...string) int {
+func firstIndex(text string, parts ...string) int {
 	first := -1
-	for _, part := range any {
+	for _, part := range parts {
 		if i := strings.Index(text, part); i >= 0 && (first < 0 || i < first) {
 			first = i
 		}
