@@ -51,11 +51,12 @@ func (m *Mutator) addAgent(ctx context.Context, pod *corev1.Pod, namespace strin
 	if err := takeOver(pod, &agent); err != nil {
 		return err
 	}
-	if err := m.addCredentials(ctx, pod, namespace, pod.Spec.ServiceAccountName, &agent, cfg); err != nil {
+	if err := m.addCredentials(ctx, pod, namespace, pod.Spec.ServiceAccountName, pod.Annotations, &agent, cfg); err != nil {
 		return err
 	}
 	if log != nil && log.Storage != nil {
-		if err := m.addCredentials(ctx, pod, namespace, log.account(), &agent, cfg); err != nil {
+		// The secret that the pod names in an annotation is the model's.
+		if err := m.addCredentials(ctx, pod, namespace, log.account(), nil, &agent, cfg); err != nil {
 			return fmt.Errorf("credentials of the logger: %w", err)
 		}
 	}
@@ -68,12 +69,13 @@ func (m *Mutator) addAgent(ctx context.Context, pod *corev1.Pod, namespace strin
 	return nil
 }
 
-func (m *Mutator) addCredentials(ctx context.Context, pod *corev1.Pod, namespace, account string, c *corev1.Container, cfg *config.Config) error {
-	secrets, err := storage.GatherAccount(ctx, m.Reader, namespace, account, pod.Annotations, cfg)
+func (m *Mutator) addCredentials(ctx context.Context, pod *corev1.Pod, namespace, account string, annotations map[string]string,
+	c *corev1.Container, cfg *config.Config) error {
+	secrets, err := storage.GatherAccount(ctx, m.Reader, namespace, account, annotations, cfg)
 	if err != nil {
 		return err
 	}
-	storage.AccountCredentials(c, &pod.Spec.Volumes, pod.Annotations, secrets, cfg)
+	storage.AccountCredentials(c, &pod.Spec.Volumes, annotations, secrets, cfg)
 	return nil
 }
 

@@ -95,9 +95,9 @@ func sidecarOf(pod *corev1.Pod) (*corev1.Container, error) {
 	var status struct {
 		Containers []string `json:"containers"`
 	}
-	if err := json.Unmarshal([]byte(raw), &status); err != nil {
-		return nil, fmt.Errorf("annotation %s, which Istio writes, cannot be read: %w; set the user of the download with annotation %s",
-			istioStatus, err, v1beta1.AnnotationStorageInitializerUID)
+	if json.Unmarshal([]byte(raw), &status) != nil {
+		return nil, fmt.Errorf("annotation %s, which Istio writes, is no JSON object that lists containers; "+
+			"set the user of the download with annotation %s", istioStatus, v1beta1.AnnotationStorageInitializerUID)
 	}
 	if len(status.Containers) == 0 {
 		return nil, nil

@@ -70,9 +70,9 @@ func FromPod(labels, annotations map[string]string) (Source, error) {
 	key := annotations[v1beta1.AnnotationStorageSpecKey]
 	s.Spec = &v1beta1.StorageSpec{StorageKey: &key}
 	if params := annotations[v1beta1.AnnotationStorageSpecParam]; params != "" {
-		if err := json.Unmarshal([]byte(params), &s.Spec.Parameters); err != nil {
-			return Source{}, fmt.Errorf("annotation %s is no JSON object of strings: %w; correct storage.parameters of the InferenceService",
-				v1beta1.AnnotationStorageSpecParam, err)
+		if json.Unmarshal([]byte(params), &s.Spec.Parameters) != nil {
+			return Source{}, fmt.Errorf("annotation %s is no JSON object of texts; correct storage.parameters of the InferenceService",
+				v1beta1.AnnotationStorageSpecParam)
 		}
 	}
 	return s, nil
