@@ -53,7 +53,7 @@ func (s *service) checkCanary(at *field.Path, c *v1beta1.CanarySpec, names map[s
 	case p.Name == "":
 		s.refuse(field.Required(path.Child("name"), "name the canary; its Deployment and Service are called by it"))
 	case names[p.Name]:
-		s.refuse(field.Duplicate(path.Child("name"), p.Name))
+		s.refuse(explain(field.Duplicate(path.Child("name"), p.Name), "the stable predictor or another canary is called so; choose another name"))
 	}
 	names[p.Name] = true
 	if c.TrafficPercent < 0 || c.TrafficPercent > 100 {

@@ -45,7 +45,7 @@ func examineNode(found *report, nodes map[string]v1alpha1.InferenceRouter, node 
 	for i, step := range node.Steps {
 		path := at.Child("steps").Index(i)
 		if step.StepName != "" && names[step.StepName] {
-			found.refuse(field.Duplicate(path.Child("name"), step.StepName))
+			found.refuse(explain(field.Duplicate(path.Child("name"), step.StepName), "step names must be unique in a node; choose another"))
 		}
 		names[step.StepName] = true
 		examineTarget(found, nodes, step.InferenceTarget, path)
@@ -85,6 +85,6 @@ func examineTarget(found *report, nodes map[string]v1alpha1.InferenceRouter, t v
 		found.refuse(field.Invalid(at, strings.Join(set, ", "), want+"; keep one and remove the others"))
 	}
 	if _, ok := nodes[t.NodeName]; t.NodeName != "" && !ok {
-		found.refuse(field.NotFound(at.Child("nodeName"), t.NodeName))
+		found.refuse(explain(field.NotFound(at.Child("nodeName"), t.NodeName), "the graph has no such node; add it to spec.nodes, or correct the name"))
 	}
 }

@@ -94,7 +94,8 @@ func severalWorkers(containers []corev1.Container, at *field.Path) field.ErrorLi
 	if len(containers) <= 1 {
 		return nil
 	}
-	return field.ErrorList{field.TooMany(at, len(containers), 1)}
+	return field.ErrorList{explain(field.TooMany(at, len(containers), 1),
+		"setting multiple containers in workerSpec is not allowed; keep "+workerContainer+" alone")}
 }
 
 // checkWorkers looks at a predictor that spans several nodes.

@@ -114,6 +114,12 @@ func key(err *field.Error) string {
 	return text + string(value)
 }
 
+// explain adds what to do to an error that only says what is wrong.
+func explain(err *field.Error, advice string) *field.Error {
+	err.Detail = advice
+	return err
+}
+
 func (r *report) result() ([]string, error) { return r.warnings, r.errs.ToAggregate() }
 
 // check runs the rules of a kind on an object and, on an update, on the stored

@@ -129,7 +129,7 @@ func (s *service) checkHPA(p *part, named bool) {
 	metric := ptr.Deref(p.scale.ScaleMetric, v1beta1.MetricCPU)
 	if metric != v1beta1.MetricCPU && metric != v1beta1.MetricMemory {
 		s.refuse(field.Invalid(p.path.Child("scaleMetric"), metric, fmt.Sprintf("[%s] is not a supported metric of the autoscaler hpa in %s mode; "+
-			"choose cpu or memory, set the annotation %s: keda and describe the metric in autoScaling, or use Knative mode", metric, s.mode, v1beta1.AnnotationAutoscalerClass)))
+			"choose cpu or memory, the autoscaler class keda, or Knative mode", metric, s.mode)))
 	}
 	if p.scale.ScaleTarget != nil {
 		s.checkHPATarget(p, metric, named)

@@ -110,7 +110,7 @@ func (s *service) checkLength(name string, path *field.Path) {
 		child += string(p.of)
 		if over := len(child) - validation.LabelValueMaxLength; over > 0 {
 			s.refuse(field.Invalid(path, name, fmt.Sprintf("too long: the %s would go by %q, and Kubernetes allows no more than %d "+
-				"characters; choose a name that is at least %d characters shorter", p.of, child, validation.LabelValueMaxLength, over)))
+				"characters; choose a name of at most %d", p.of, child, validation.LabelValueMaxLength, len(name)-over)))
 			return
 		}
 	}

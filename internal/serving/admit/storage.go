@@ -47,7 +47,7 @@ func (s *service) checkURIs(p *part) {
 			continue
 		}
 		if first, ok := claims[place]; ok {
-			s.refuse(field.Duplicate(mount, place+": PVC storage paths must be unique, and "+at.Index(first).String()+" has it already"))
+			s.refuse(explain(field.Duplicate(mount, place), "PVC storage paths must be unique, and "+at.Index(first).String()+" has this one; choose another"))
 			continue
 		}
 		claims[place] = i
