@@ -128,8 +128,12 @@ func class(layers ...map[string]string) string {
 func (s *service) checkHPA(p *part, named bool) {
 	metric := ptr.Deref(p.scale.ScaleMetric, v1beta1.MetricCPU)
 	if metric != v1beta1.MetricCPU && metric != v1beta1.MetricMemory {
-		s.refuse(field.Invalid(p.path.Child("scaleMetric"), metric, fmt.Sprintf("[%s] is not a supported metric of the autoscaler hpa in %s mode; "+
-			"choose cpu or memory, the autoscaler class keda, or Knative mode", metric, s.mode)))
+		other := "the autoscaler class keda, or Knative mode"
+		if s.mode != config.ModeStandard {
+			other = "or remove the annotation " + knativeClass
+		}
+		s.refuse(field.Invalid(p.path.Child("scaleMetric"), metric, fmt.Sprintf(
+			"[%s] is not a supported metric of the autoscaler hpa in %s mode; choose cpu or memory, %s", metric, s.mode, other)))
 	}
 	if p.scale.ScaleTarget != nil {
 		s.checkHPATarget(p, metric, named)
