@@ -6,6 +6,7 @@ import (
 	"context"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -59,11 +60,8 @@ func (p *Platform) find(ctx context.Context, r Reader) (*corev1.ConfigMap, error
 func Content(ctx context.Context, r Reader, namespace, name string) (*corev1.ConfigMap, error) {
 	cm := &corev1.ConfigMap{}
 	err := r.Content(ctx, client.ObjectKey{Namespace: namespace, Name: name}, cm)
-	if client.IgnoreNotFound(err) != nil {
-		return nil, err
-	}
-	if err != nil {
+	if apierrors.IsNotFound(err) {
 		return nil, nil
 	}
-	return cm, nil
+	return cm, err
 }

@@ -3,6 +3,7 @@
 package serving
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strconv"
@@ -22,7 +23,6 @@ const (
 	mainContainer        = "kserve-container"
 	transformerContainer = "transformer-container"
 	envStorageURI        = "STORAGE_URI"
-	envMultiModel        = "MULTI_MODEL_SERVER"
 	modelsDir            = "/mnt/models"
 	configsDir           = "/mnt/configs"
 )
@@ -129,12 +129,12 @@ func helpers(of v1beta1.ComponentType, ext v1beta1.ComponentExtensionSpec) map[s
 // one by the pod webhook, which reads the returned annotations.
 func (b *builder) fetch(of v1beta1.ComponentType, src storage.Source, pod *corev1.PodSpec) (map[string]string, error) {
 	if err := storage.Check(src, b.seen.Containers); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("spec.%s: %w", of, err)
 	}
 	if len(src.URIs) == 0 {
 		return storage.Annotations(src), nil
 	}
-	return nil, storage.Inject(pod, storage.Injection{
+	err := storage.Inject(pod, storage.Injection{
 		Source:          src,
 		Namespace:       b.isvc.Namespace,
 		ConfigNamespace: b.seen.ConfigNamespace,
@@ -143,6 +143,10 @@ func (b *builder) fetch(of v1beta1.ComponentType, src storage.Source, pod *corev
 		Secrets:         b.seen.Secrets[of],
 		Config:          b.seen.Config,
 	})
+	if err != nil {
+		return nil, fmt.Errorf("spec.%s: %w", of, err)
+	}
+	return nil, nil
 }
 
 // envOf finds the literal value of a variable.

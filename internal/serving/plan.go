@@ -17,6 +17,7 @@ import (
 	"github.com/modelplane/modelplane/internal/config"
 	"github.com/modelplane/modelplane/internal/engine"
 	"github.com/modelplane/modelplane/internal/serving/ingress"
+	"github.com/modelplane/modelplane/internal/serving/models"
 	"github.com/modelplane/modelplane/internal/serving/workload"
 )
 
@@ -125,8 +126,23 @@ func (p *planner) addWorkload(c *component) {
 		}
 	}
 	for _, scaler := range workload.Autoscaler(c.Part, p.cfg) {
-		p.children = append(p.children, engine.Child{Object: scaler})
+		if p.served(scaler) {
+			p.children = append(p.children, engine.Child{Object: scaler})
+		}
 	}
+}
+
+// served tells whether the cluster knows the kind of an autoscaler, and
+// complains if not: the rest of the service need not wait for it.
+func (p *planner) served(scaler client.Object) bool {
+	gvk := scaler.GetObjectKind().GroupVersionKind()
+	if gvk != scaledObject && gvk != otelCollector || p.seen.has(gvk) {
+		return true
+	}
+	p.problem = engine.WaitFor(gvk.Kind+"Missing",
+		"The service is to be scaled by a %s, but the cluster does not serve %s. Install it (nothing needs a restart), or change the annotation %s.",
+		gvk.Kind, gvk.GroupVersion(), v1beta1.AnnotationAutoscalerClass)
+	return false
 }
 
 // frontDoor is how a service is reached.
@@ -217,7 +233,7 @@ func (p *planner) fail(f *failure) engine.Plan {
 
 // configMaps are what pods read: they stay while a service is stopped.
 func (p *planner) configMaps() {
-	if multiModel(&p.isvc.Spec.Predictor) && p.seen.Mode != config.ModeModelMesh {
+	if models.MultiModel(&p.isvc.Spec.Predictor) && p.seen.Mode != config.ModeModelMesh {
 		p.children = append(p.children, engine.Child{Object: p.modelConfig()})
 	}
 	source := p.cfg.StorageInitializer.CABundleConfigMapName

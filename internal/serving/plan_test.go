@@ -4,11 +4,15 @@ package serving_test
 
 import (
 	"bytes"
+	"os"
+	"strings"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+	"sigs.k8s.io/yaml"
 
 	"github.com/modelplane/modelplane/internal/admission"
 	"github.com/modelplane/modelplane/internal/cli"
@@ -40,14 +44,39 @@ func planner(t testing.TB) *cli.Planner {
 }
 
 // TestPlan decides about manifests in files, without a cluster. What stands
-// around them is in testdata/world: runtimes and the platform's configuration.
+// around them is in testdata/world.yaml. A case whose first line is "# without
+// GROUP" is decided as in a cluster that does not serve that API group.
 func TestPlan(t *testing.T) {
 	p := planner(t)
+	p.Around = world(t)
 	testkit.Golden(t, "testdata/plan", func(t *testing.T, in []byte) []byte {
+		p := *p
+		first, _, _ := strings.Cut(string(in), "\n")
+		if group, ok := strings.CutPrefix(first, "# without "); ok {
+			p.Without = []string{group}
+		}
 		var out bytes.Buffer
 		if err := p.PlanText(t.Context(), "in.yaml", in, &out); err != nil {
 			out.WriteString("refused: " + err.Error() + "\n")
 		}
 		return out.Bytes()
 	})
+}
+
+// world is a cluster with a runtime for each framework.
+func world(t testing.TB) []*unstructured.Unstructured {
+	t.Helper()
+	text, err := os.ReadFile("testdata/world.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out []*unstructured.Unstructured
+	for _, doc := range strings.Split(string(text), "\n---\n") {
+		u := &unstructured.Unstructured{}
+		if err := yaml.Unmarshal([]byte(doc), &u.Object); err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, u)
+	}
+	return out
 }
