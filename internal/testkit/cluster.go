@@ -87,6 +87,18 @@ func Start(t testing.TB) *Cluster {
 	return shared.cluster
 }
 
+// StartOwn starts an API server that no other test shares, until the test ends,
+// for measurements that what was there before would distort.
+func StartOwn(t testing.TB) *Cluster {
+	t.Helper()
+	c, err := startCluster()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.processes.end)
+	return c
+}
+
 func startCluster() (*Cluster, error) {
 	assets, err := findAssets()
 	if err != nil {
@@ -146,10 +158,10 @@ func newPlane(procs *processes) (*envtest.ControlPlane, error) {
 		KubectlPath: procs.binary("kubectl"),
 	}
 	var err error
-	if plane.Etcd.Path, err = procs.launcher("etcd"); err != nil {
+	if plane.Etcd.Path, err = procs.launcher("etcd", procs.binary("etcd")); err != nil {
 		return nil, err
 	}
-	if plane.APIServer.Path, err = procs.launcher("kube-apiserver"); err != nil {
+	if plane.APIServer.Path, err = procs.launcher("kube-apiserver", procs.binary("kube-apiserver")); err != nil {
 		return nil, err
 	}
 	for path, dir := range map[string]*string{"etcd-data": &plane.Etcd.DataDir, "apiserver-certs": &plane.APIServer.CertDir} {

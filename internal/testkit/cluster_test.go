@@ -169,7 +169,7 @@ func TestGuardEndsServersOfADeadProcess(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	launcher, err := procs.launcher("server")
+	launcher, err := procs.launcher("server", procs.binary("server"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,9 +5,7 @@ package testkit
 import (
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"syscall"
 	"testing"
 	"time"
 
@@ -19,33 +17,15 @@ import (
 // collected, Deployments get ReplicaSets and Pods, namespaces get their default
 // service account and disappear when deleted. It works on the whole cluster, so a
 // test that uses it should not run in parallel with tests that rely on its
-// absence. There is still no node: Pods stay pending.
+// absence. There is still no node: Pods stay pending; see Scheduler.
 func (c *Cluster) ControllerManager(t testing.TB) {
 	t.Helper()
 	args, err := c.controllerManagerArgs()
 	if err != nil {
 		t.Fatalf("preparing kube-controller-manager: %v", err)
 	}
-	launcher, err := c.processes.launcher("kube-controller-manager")
-	if err != nil {
-		t.Fatalf("preparing kube-controller-manager: %v", err)
-	}
-	cmd := exec.Command(launcher, args...)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	if err := cmd.Start(); err != nil {
-		t.Fatalf("starting kube-controller-manager: %v", err)
-	}
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		_ = cmd.Wait()
-	}()
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		<-ended
-		_ = os.Remove(launcher + ".pid")
-	})
-	c.waitForControllers(t, ended)
+	p := c.Program(t, "kube-controller-manager", nil, c.processes.binary("kube-controller-manager"), args...)
+	c.waitForControllers(t, p)
 }
 
 func (c *Cluster) controllerManagerArgs() ([]string, error) {
@@ -68,7 +48,7 @@ func (c *Cluster) controllerManagerArgs() ([]string, error) {
 
 // waitForControllers takes the default service account of a fresh namespace as
 // the sign that the controllers work.
-func (c *Cluster) waitForControllers(t testing.TB, ended <-chan struct{}) {
+func (c *Cluster) waitForControllers(t testing.TB, p *Program) {
 	t.Helper()
 	kube, err := kubernetes.NewForConfig(c.Config())
 	if err != nil {
@@ -77,8 +57,8 @@ func (c *Cluster) waitForControllers(t testing.TB, ended <-chan struct{}) {
 	namespace := c.Namespace(t)
 	Eventually(t, time.Minute, "kube-controller-manager to work", func() error {
 		select {
-		case <-ended:
-			t.Fatalf("kube-controller-manager ended at once:\n%s", c.processes.logTails())
+		case <-p.Ended():
+			t.Fatalf("kube-controller-manager ended at once:\n%s", p.Output())
 		default:
 		}
 		if _, err := kube.CoreV1().ServiceAccounts(namespace).Get(t.Context(), "default", metav1.GetOptions{}); err != nil {

@@ -86,10 +86,10 @@ func (p *processes) end() {
 
 func (p *processes) binary(name string) string { return filepath.Join(p.assets, name) }
 
-// launcher writes a script that starts the named server under the eyes of the guard.
-func (p *processes) launcher(name string) (string, error) {
+// launcher writes a script that starts an executable under the eyes of the guard.
+func (p *processes) launcher(name, executable string) (string, error) {
 	path := filepath.Join(p.dir, name)
-	script := fmt.Sprintf(launcherScript, shellQuote(path+".pid"), shellQuote(p.binary(name)), shellQuote(path+".log"))
+	script := fmt.Sprintf(launcherScript, shellQuote(path+".pid"), shellQuote(executable), shellQuote(path+".log"))
 	return path, os.WriteFile(path, []byte(script), 0o700)
 }
 

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package testkit
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// Program is a process beside the API server. It ends with the test at the
+// latest, and with the test process however that ends.
+type Program struct {
+	Name  string
+	cmd   *exec.Cmd
+	log   string
+	ended chan struct{}
+}
+
+// Program starts an executable under a name of its own. What it writes is kept;
+// see Output. The variables come on top of the test's environment.
+func (c *Cluster) Program(t testing.TB, name string, variables []string, path string, args ...string) *Program {
+	t.Helper()
+	launcher, err := c.processes.launcher(name, path)
+	if err != nil {
+		t.Fatalf("preparing %s: %v", name, err)
+	}
+	p := &Program{Name: name, cmd: exec.Command(launcher, args...), log: launcher + ".log", ended: make(chan struct{})}
+	p.cmd.Env = append(os.Environ(), variables...)
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	out, err := os.OpenFile(p.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		t.Fatalf("preparing %s: %v", name, err)
+	}
+	defer out.Close()
+	p.cmd.Stdout = out
+	if err := p.cmd.Start(); err != nil {
+		t.Fatalf("starting %s: %v", name, err)
+	}
+	go func() {
+		defer close(p.ended)
+		_ = p.cmd.Wait()
+		_ = os.Remove(launcher + ".pid")
+	}()
+	t.Cleanup(p.Kill)
+	return p
+}
+
+// PID of the process.
+func (p *Program) PID() int { return p.cmd.Process.Pid }
+
+// Ended is closed once the process has ended.
+func (p *Program) Ended() <-chan struct{} { return p.ended }
+
+// Kill ends the process without a word and waits for its end.
+func (p *Program) Kill() {
+	_ = p.cmd.Process.Kill()
+	<-p.ended
+}
+
+// Stop asks the process to end and returns what the system counted for it. One
+// that takes longer than patience is killed.
+func (p *Program) Stop(t testing.TB, patience time.Duration) *syscall.Rusage {
+	t.Helper()
+	_ = p.cmd.Process.Signal(syscall.SIGTERM)
+	select {
+	case <-p.ended:
+	case <-time.After(patience):
+		t.Logf("%s did not stop within %s and was killed", p.Name, patience)
+		p.Kill()
+	}
+	usage, _ := p.cmd.ProcessState.SysUsage().(*syscall.Rusage)
+	return usage
+}
+
+// Output is what the process wrote so far, or the end of it if that is long.
+func (p *Program) Output() string {
+	const most = 16 << 10
+	text, err := os.ReadFile(p.log)
+	if err != nil {
+		return fmt.Sprintf("(what %s wrote cannot be read: %v)", p.Name, err)
+	}
+	return string(text[max(0, len(text)-most):])
+}
