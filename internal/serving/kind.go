@@ -4,6 +4,7 @@ package serving
 
 import (
 	"context"
+	"errors"
 
 	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
@@ -11,14 +12,18 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/selection"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/modelplane/modelplane/api/serving/v1alpha1"
 	"github.com/modelplane/modelplane/api/serving/v1beta1"
+	"github.com/modelplane/modelplane/internal/admission"
 	"github.com/modelplane/modelplane/internal/config"
 	"github.com/modelplane/modelplane/internal/engine"
+	"github.com/modelplane/modelplane/internal/serving/graphs"
+	"github.com/modelplane/modelplane/internal/serving/models"
 )
 
 // Optional APIs.
@@ -29,6 +34,11 @@ var (
 	otelCollector  = schema.GroupVersionKind{Group: "opentelemetry.io", Version: "v1beta1", Kind: "OpenTelemetryCollector"}
 	httpRoute      = schema.GroupVersionKind{Group: "gateway.networking.k8s.io", Version: "v1", Kind: "HTTPRoute"}
 )
+
+// AddToScheme makes a scheme know every kind that the domain reads or writes.
+func AddToScheme(scheme *runtime.Scheme) error {
+	return errors.Join(admission.AddToScheme(scheme), gatewayv1.Install(scheme))
+}
 
 // Room is the domain: what its controllers and webhooks share.
 type Room struct {
@@ -47,7 +57,7 @@ func (r *Room) In(namespace string) *Room {
 
 // Controllers of the domain.
 func (r *Room) Controllers() []engine.Controller {
-	return []engine.Controller{r.services()}
+	return []engine.Controller{r.services(), graphs.Controller(r.platform), models.Controller()}
 }
 
 // services is the kind InferenceService.

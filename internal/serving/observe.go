@@ -17,6 +17,7 @@ import (
 	"github.com/modelplane/modelplane/api/serving/v1beta1"
 	"github.com/modelplane/modelplane/internal/config"
 	"github.com/modelplane/modelplane/internal/engine"
+	"github.com/modelplane/modelplane/internal/serving/models"
 	"github.com/modelplane/modelplane/internal/serving/runtimes"
 	"github.com/modelplane/modelplane/internal/serving/storage"
 )
@@ -214,7 +215,7 @@ func (c contents) Get(ctx context.Context, key client.ObjectKey, obj client.Obje
 
 // readModels reads the TrainedModels of a server that takes several.
 func (o *observer) readModels(ctx context.Context) error {
-	if !multiModel(&o.isvc.Spec.Predictor) || o.seen.Mode == config.ModeModelMesh {
+	if !models.MultiModel(&o.isvc.Spec.Predictor) || o.seen.Mode == config.ModeModelMesh {
 		return nil
 	}
 	list := &v1alpha1.TrainedModelList{}

@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"github.com/modelplane/modelplane/api/serving/v1beta1"
+	"github.com/modelplane/modelplane/internal/serving/models"
 	"github.com/modelplane/modelplane/internal/serving/runtimes"
 	"github.com/modelplane/modelplane/internal/serving/storage"
 	"github.com/modelplane/modelplane/internal/serving/workload"
@@ -36,7 +37,7 @@ func (b *builder) predictor(spec *v1beta1.PredictorSpec) (*component, *failure) 
 		internal = map[string]string{}
 	}
 	maps.Copy(internal, helpers(of, spec.ComponentExtensionSpec))
-	if multiModel(spec) {
+	if models.MultiModel(spec) {
 		maps.Copy(internal, b.agent())
 	}
 	c := &component{runtime: rt, protocol: merged.Protocol}
@@ -93,27 +94,10 @@ func (b *builder) merge(spec *v1beta1.PredictorSpec) (*runtimes.Merged, *runtime
 	return merged, rt, nil
 }
 
-// block is the framework block or model that the user filled in, nil for
-// custom containers.
-func block(spec *v1beta1.PredictorSpec) *v1beta1.PredictorExtensionSpec {
-	if spec.Model != nil {
-		return &spec.Model.PredictorExtensionSpec
-	}
-	for _, ext := range []*v1beta1.PredictorExtensionSpec{
-		spec.SKLearn, spec.XGBoost, spec.Tensorflow, spec.PyTorch, spec.Triton,
-		spec.ONNX, spec.HuggingFace, spec.PMML, spec.LightGBM, spec.Paddle,
-	} {
-		if ext != nil {
-			return ext
-		}
-	}
-	return nil
-}
-
 // predictorSource is where the model comes from.
 func predictorSource(spec *v1beta1.PredictorSpec) storage.Source {
 	src := storage.Source{URIs: spec.StorageUris, ContainerName: spec.StorageContainerName}
-	ext := block(spec)
+	ext := models.Block(spec)
 	if ext == nil {
 		src.URI = envOf(spec.Containers, mainContainer, envStorageURI)
 		return src
@@ -126,17 +110,6 @@ func predictorSource(spec *v1beta1.PredictorSpec) storage.Source {
 	}
 	src.Confidential = ext.Confidential
 	return src
-}
-
-// multiModel tells whether the server takes its models from TrainedModels: it
-// has no model of its own. Hugging Face servers may name theirs in arguments.
-func multiModel(spec *v1beta1.PredictorSpec) bool {
-	ext := block(spec)
-	if ext == nil {
-		return envOf(spec.Containers, mainContainer, envMultiModel) == "true"
-	}
-	hub := spec.HuggingFace != nil || spec.Model != nil && spec.Model.ModelFormat.Name == "huggingface"
-	return ext.StorageURI == nil && ext.Storage == nil && len(spec.StorageUris) == 0 && !hub
 }
 
 // agent tells the pod webhook to add the container that fetches TrainedModels.

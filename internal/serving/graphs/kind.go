@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package graphs turns an InferenceGraph into the router that runs it: a
+// Deployment with its Service and autoscaler, or a Knative Service.
+//
+// The router is told where to send requests once, when it starts. A graph
+// therefore looks up the InferenceServices that it names and is woken when one
+// of them changes; a service that is away for a moment makes the graph unready,
+// but leaves the router alone. The package decides; reading and writing the
+// cluster is the engine's, and how requests are routed is the router's.
+package graphs
+
+import (
+	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/selection"
+
+	"github.com/modelplane/modelplane/api/serving/v1alpha1"
+	"github.com/modelplane/modelplane/api/serving/v1beta1"
+	"github.com/modelplane/modelplane/internal/config"
+	"github.com/modelplane/modelplane/internal/engine"
+)
+
+// Optional APIs.
+var (
+	knativeService = schema.GroupVersionKind{Group: "serving.knative.dev", Version: "v1", Kind: "Service"}
+	scaledObject   = schema.GroupVersionKind{Group: "keda.sh", Version: "v1alpha1", Kind: "ScaledObject"}
+)
+
+// graphs is the kind InferenceGraph.
+type graphs struct{ platform *config.Platform }
+
+var _ engine.Kind[*v1alpha1.InferenceGraph, Seen] = graphs{}
+
+// Controller of InferenceGraphs.
+func Controller(platform *config.Platform) engine.Controller {
+	return engine.For[*v1alpha1.InferenceGraph, Seen](graphs{platform}, engine.Spec{
+		Name:          "inferencegraph",
+		Knative:       true,
+		ReadyEvent:    "InferenceGraphReady",
+		NotReadyEvent: "InferenceGraphNotReady",
+		Children: []engine.ChildKind{
+			{Object: &appsv1.Deployment{}},
+			{Object: &corev1.Service{}},
+			{Object: &autoscalingv2.HorizontalPodAutoscaler{}},
+			{Object: foreign(knativeService), Optional: true},
+			{Object: foreign(scaledObject), Optional: true},
+		},
+		Inputs: []engine.Input{
+			{Object: &v1beta1.InferenceService{}},
+			{Object: &v1alpha1.ServingRuntime{}},
+			{Object: &v1alpha1.ClusterServingRuntime{}},
+			{Object: &corev1.Pod{}, Select: ofGraphs},
+			{Object: &corev1.ConfigMap{}, MetadataOnly: true},
+		},
+	})
+}
+
+func foreign(gvk schema.GroupVersionKind) *unstructured.Unstructured {
+	u := &unstructured.Unstructured{}
+	u.SetGroupVersionKind(gvk)
+	return u
+}
+
+// ofGraphs selects the pods of graphs, among all pods of the cluster.
+var ofGraphs = func() labels.Selector {
+	exists, err := labels.NewRequirement(v1beta1.LabelInferenceGraph, selection.Exists, nil)
+	if err != nil {
+		panic(err) // a constant
+	}
+	return labels.NewSelector().Add(*exists)
+}()

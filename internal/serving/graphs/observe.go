@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package graphs
+
+import (
+	"context"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/modelplane/modelplane/api/serving/v1alpha1"
+	"github.com/modelplane/modelplane/api/serving/v1beta1"
+	"github.com/modelplane/modelplane/internal/config"
+	"github.com/modelplane/modelplane/internal/engine"
+	"github.com/modelplane/modelplane/internal/serving/models"
+)
+
+// Seen is everything that the decision about a graph depends on.
+type Seen struct {
+	Config *config.Config
+	Mode   string
+
+	// Services that the graph names, by name; one that does not exist is nil.
+	Services map[string]*v1beta1.InferenceService
+	// Runtimes of those services whose protocol they know, by name of the
+	// service; one that does not exist is nil.
+	Runtimes map[string]*v1alpha1.ServingRuntimeSpec
+
+	// HasKnative and HasKEDA tell whether the cluster serves these APIs.
+	HasKnative, HasKEDA bool
+	// KnativeAutoscaler is Knative's own configuration, nil while it has none.
+	KnativeAutoscaler map[string]string
+
+	// What became of earlier plans.
+	Deployment *appsv1.Deployment
+	Knative    *unstructured.Unstructured
+	Pods       []corev1.Pod
+}
+
+// Where Knative keeps its configuration.
+const (
+	knativeNamespace  = "knative-serving"
+	knativeAutoscaler = "config-autoscaler"
+)
+
+// observer reads for one graph.
+type observer struct {
+	engine.Reader
+	graph *v1alpha1.InferenceGraph
+	seen  Seen
+}
+
+// Observe implements engine.Kind.
+func (g graphs) Observe(ctx context.Context, r engine.Reader, graph *v1alpha1.InferenceGraph) (Seen, error) {
+	o := &observer{Reader: r, graph: graph}
+	cfg, _, err := g.platform.Read(ctx, r)
+	if err != nil {
+		return Seen{}, err
+	}
+	o.seen.Config, o.seen.Mode = cfg, modeOf(graph, cfg)
+	if stopped(graph) {
+		return o.seen, nil // nothing that is left depends on anything
+	}
+	for _, read := range []func(context.Context) error{o.readServices, o.readLive, o.readKnative, o.readPods} {
+		if err := read(ctx); err != nil {
+			return Seen{}, err
+		}
+	}
+	return o.seen, nil
+}
+
+// readServices reads exactly what the graph names.
+func (o *observer) readServices(ctx context.Context) error {
+	o.seen.Services = map[string]*v1beta1.InferenceService{}
+	o.seen.Runtimes = map[string]*v1alpha1.ServingRuntimeSpec{}
+	for _, node := range o.graph.Spec.Nodes {
+		for _, step := range node.Steps {
+			if err := o.readService(ctx, step.ServiceName); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (o *observer) readService(ctx context.Context, name string) error {
+	if _, done := o.seen.Services[name]; done || name == "" {
+		return nil
+	}
+	isvc := &v1beta1.InferenceService{}
+	err := o.Get(ctx, client.ObjectKey{Namespace: o.graph.Namespace, Name: name}, isvc)
+	if err != nil {
+		o.seen.Services[name] = nil
+		return client.IgnoreNotFound(err)
+	}
+	o.seen.Services[name] = isvc
+	if rt := models.RuntimeAsked(&isvc.Spec.Predictor); rt != "" {
+		o.seen.Runtimes[name], err = models.ReadRuntime(ctx, o.Reader, isvc.Namespace, rt)
+	}
+	return err
+}
+
+func (o *observer) readLive(ctx context.Context) error {
+	if o.seen.Mode != config.ModeStandard {
+		return nil
+	}
+	o.seen.HasKEDA = o.Has(scaledObject.GroupKind())
+	d := &appsv1.Deployment{}
+	d.Namespace, d.Name = o.graph.Namespace, o.graph.Name
+	err := o.Child(ctx, d)
+	if err == nil {
+		o.seen.Deployment = d
+	}
+	return client.IgnoreNotFound(err)
+}
+
+func (o *observer) readKnative(ctx context.Context) error {
+	if o.seen.Mode != config.ModeKnative {
+		return nil
+	}
+	if o.seen.HasKnative = o.Has(knativeService.GroupKind()); !o.seen.HasKnative {
+		return nil
+	}
+	u := foreign(knativeService)
+	u.SetNamespace(o.graph.Namespace)
+	u.SetName(o.graph.Name)
+	err := o.Child(ctx, u)
+	if err == nil {
+		o.seen.Knative = u
+	}
+	if client.IgnoreNotFound(err) != nil {
+		return err
+	}
+	cm, err := config.Content(ctx, o.Reader, knativeNamespace, knativeAutoscaler)
+	if cm != nil {
+		o.seen.KnativeAutoscaler = cm.Data
+	}
+	return err
+}
+
+func (o *observer) readPods(ctx context.Context) error {
+	mine := func(obj client.Object) bool { return obj.GetLabels()[v1beta1.LabelInferenceGraph] == o.graph.Name }
+	list := &corev1.PodList{}
+	if err := o.List(ctx, list, client.InNamespace(o.graph.Namespace), engine.Matching(mine)); err != nil {
+		return err
+	}
+	for i := range list.Items {
+		if mine(&list.Items[i]) {
+			o.seen.Pods = append(o.seen.Pods, list.Items[i])
+		}
+	}
+	return nil
+}
+
+// modeOf decides how a graph is run. A mode that was recorded once stays, with
+// the address that clients have.
+func modeOf(graph *v1alpha1.InferenceGraph, cfg *config.Config) string {
+	for _, said := range []string{graph.Status.DeploymentMode, graph.Annotations[v1beta1.AnnotationDeploymentMode]} {
+		if mode, ok := config.TranslateMode(said); ok {
+			return mode
+		}
+	}
+	return cfg.Deploy.DefaultDeploymentMode
+}
+
+// stopped tells whether the user wants nothing to run.
+func stopped(obj client.Object) bool {
+	return strings.EqualFold(obj.GetAnnotations()[v1beta1.AnnotationStop], "true")
+}
