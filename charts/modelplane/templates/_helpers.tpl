@@ -74,3 +74,26 @@ and the name of the definition. */}}
 true
 {{- end -}}
 {{- end -}}
+
+{{/* The configuration of serving as JSON: the chart's, with the user's over it. */}}
+{{- define "modelplane.servingConfig" -}}
+{{- mustMergeOverwrite (.Files.Get "files/config.yaml" | fromYaml) (deepCopy .Values.serving.config) | toJson -}}
+{{- end -}}
+
+{{/* The image of a model server. Called with a list of the registry that has all images (or nothing), the image that the
+runtime names, and what the user says of it. */}}
+{{- define "modelplane.serverImage" -}}
+{{- $registry := index . 0 -}}
+{{- $image := index . 1 -}}
+{{- $own := index . 2 -}}
+{{- $tag := regexFind "[^:]*$" $image -}}
+{{- $repository := get $own "repository" | default (trimSuffix (printf ":%s" $tag) $image) -}}
+{{- if and $registry (not (get $own "repository")) -}}
+{{- $repository = printf "%s/%s" (trimSuffix "/" $registry) (regexReplaceAll "^[^/]*[.:][^/]*/" $repository "") -}}
+{{- end -}}
+{{- if get $own "digest" -}}
+{{- printf "%s@%s" $repository $own.digest -}}
+{{- else -}}
+{{- printf "%s:%s" $repository (get $own "tag" | default $tag) -}}
+{{- end -}}
+{{- end -}}
