@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -33,7 +34,10 @@ func newRoot() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(newManagerCommand(), cli.NewPlanCommand(newPlanner), newVersionCommand())
+	if strings.HasPrefix(filepath.Base(os.Args[0]), "kubectl-") { // so kubectl calls its plugins
+		root.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl modelplane"}
+	}
+	root.AddCommand(newManagerCommand(), cli.NewPlanCommand(newPlanner), cli.NewExplainCommand(newKnown), newVersionCommand())
 	return root
 }
 
@@ -48,7 +52,7 @@ func (f *failure) Error() string { return f.err.Error() }
 func (f *failure) Unwrap() error { return f.err }
 
 // execute runs a command line and returns the exit code. Errors are one line; an error may choose its own code with an
-// ExitCode method.
+// ExitCode method, and with a Silent method say that all is printed already.
 func execute(root *cobra.Command, args []string, stderr io.Writer) int {
 	markFailures(root)
 	root.SetArgs(args)
@@ -61,7 +65,8 @@ func execute(root *cobra.Command, args []string, stderr io.Writer) int {
 	if !ran {
 		err = fmt.Errorf("%w (see %q)", err, command.CommandPath()+" --help")
 	}
-	if !ran || !failed.logged {
+	var silent interface{ Silent() bool }
+	if !errors.As(err, &silent) && (!ran || !failed.logged) {
 		fmt.Fprintln(stderr, "modelplane: "+strings.ReplaceAll(err.Error(), "\n", "; "))
 	}
 	var coded interface{ ExitCode() int }

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package domains
+
+import (
+	"maps"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/modelplane/modelplane/api/serving/v1beta1"
+	"github.com/modelplane/modelplane/internal/cli/explain"
+)
+
+// About is what `modelplane explain` must be told of kinds besides their
+// controllers.
+func About() []explain.About {
+	group := func(kind string) schema.GroupKind { return schema.GroupKind{Group: v1beta1.Group, Kind: kind} }
+	url := explain.Path{Label: "url", Fields: []string{"status", "url"}}
+	mode := explain.Path{Label: "mode", Fields: []string{"status", "deploymentMode"}}
+	return []explain.About{
+		{
+			Kind: group("InferenceService"),
+			Facts: []explain.Path{mode,
+				{Label: "runtime", Fields: []string{"status", "servingRuntimeName"}, Prefix: "ServingRuntime "},
+				{Label: "runtime", Fields: []string{"status", "clusterServingRuntimeName"}, Prefix: "ClusterServingRuntime "},
+				{Label: "model", Fields: []string{"status", "modelStatus", "states", "targetModelState"}},
+				url,
+			},
+			Conditions: []string{"PredictorReady", "TransformerReady", "ExplainerReady", "IngressReady", "CanaryPredictorReady"},
+			Commands: map[string][]string{
+				string(v1beta1.RuntimeNotRecognized): listRuntimes,
+				string(v1beta1.NoSupportingRuntime):  listRuntimes,
+				string(v1beta1.RuntimeDisabled):      listRuntimes,
+			},
+		},
+		{
+			Kind:       group("InferenceGraph"),
+			Facts:      []explain.Path{mode, url},
+			Conditions: []string{"ConfigurationsReady", "RoutesReady"},
+			Uses:       servicesOfGraph,
+		},
+		{
+			Kind:       group("TrainedModel"),
+			Facts:      []explain.Path{{Label: "service", Fields: []string{"spec", "inferenceService"}}, url},
+			Conditions: []string{"IsMMSPredictor", "MemoryResourceAvailable", "InferenceServiceReady"},
+			Uses:       serviceOfModel,
+		},
+	}
+}
+
+var listRuntimes = []string{"-n NAMESPACE get servingruntimes", "get clusterservingruntimes"}
+
+func serviceRef(namespace, name string) explain.Ref {
+	return explain.Ref{GroupVersionKind: v1beta1.GroupVersion.WithKind("InferenceService"), Namespace: namespace, Name: name}
+}
+
+func serviceOfModel(model *unstructured.Unstructured) []explain.Ref {
+	name, _, _ := unstructured.NestedString(model.Object, "spec", "inferenceService")
+	if name == "" {
+		return nil
+	}
+	return []explain.Ref{serviceRef(model.GetNamespace(), name)}
+}
+
+// servicesOfGraph are those that its steps name, each once.
+func servicesOfGraph(graph *unstructured.Unstructured) []explain.Ref {
+	names := map[string]bool{}
+	nodes, _, _ := unstructured.NestedMap(graph.Object, "spec", "nodes")
+	for node := range nodes {
+		steps, _, _ := unstructured.NestedSlice(nodes, node, "steps")
+		for _, step := range steps {
+			if s, ok := step.(map[string]any); ok {
+				if name, _ := s["serviceName"].(string); name != "" {
+					names[name] = true
+				}
+			}
+		}
+	}
+	var out []explain.Ref
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		out = append(out, serviceRef(graph.GetNamespace(), name))
+	}
+	return out
+}
