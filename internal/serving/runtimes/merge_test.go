@@ -5,8 +5,10 @@ package runtimes
 import (
 	"bytes"
 	"fmt"
+	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -150,8 +152,8 @@ func TestMergeFailures(t *testing.T) {
 		rt:   server(", workerSpec: {containers: [{name: worker-container, command: ['{{.Annotations.x}}']}]}"),
 		says: []string{"command[0] of container worker-container", "{{.Annotations.x}}"},
 	}, {
-		name: "a placeholder in the transformer", isvc: service + model + "}, containers: [{name: transformer-container, image: '{{.Nmae}}'}]}}", rt: server(""),
-		says: []string{"image of container transformer-container", "there is no {{.Nmae}}"},
+		name: "a placeholder in the transformer", isvc: service + model + "}, containers: [{name: transformer-container, image: '{{.Title}}'}]}}", rt: server(""),
+		says: []string{"image of container transformer-container", "there is no {{.Title}}"},
 	}, {
 		name: "a list too long to merge", isvc: model + ", env: [" + strings.Repeat("{name: A}, ", maxMerged) + "{name: B}]}}}", rt: server(""),
 		says: []string{"env of the runtime and of the predictor", "list fewer"},
@@ -316,4 +318,45 @@ func TestServerType(t *testing.T) {
 			t.Errorf("%+v: %q", test, got)
 		}
 	}
+}
+
+func BenchmarkMerge(b *testing.B) {
+	for _, name := range []string{"plain", "container", "multi-node"} {
+		raw, err := os.ReadFile("testdata/merge/" + name + "/in.yaml")
+		if err != nil {
+			b.Fatal(err)
+		}
+		isvc, c := readCase(b, raw)
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, failure := together(isvc, c); failure != nil {
+					b.Fatal(failure)
+				}
+			}
+		})
+	}
+}
+
+// TestMergeStaysQuick merges lists of the greatest length that is accepted.
+func TestMergeStaysQuick(t *testing.T) {
+	base, overlay := &corev1.Container{Name: mainContainer}, &corev1.Container{}
+	for i := range maxMerged / 2 {
+		base.Env = append(base.Env, corev1.EnvVar{Name: fmt.Sprintf("A%d", i), Value: "1"})
+		overlay.Env = append(overlay.Env, corev1.EnvVar{Name: fmt.Sprintf("B%d", i), Value: "1"})
+		base.VolumeMounts = append(base.VolumeMounts, corev1.VolumeMount{Name: "v", MountPath: fmt.Sprintf("/a%d", i)})
+		overlay.VolumeMounts = append(overlay.VolumeMounts, corev1.VolumeMount{Name: "v", MountPath: fmt.Sprintf("/a%d", i)})
+	}
+	begin := time.Now()
+	merged, err := mergeContainer(base, overlay)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(merged.Env) != maxMerged || len(merged.VolumeMounts) != maxMerged/2 {
+		t.Errorf("%d variables and %d mounts", len(merged.Env), len(merged.VolumeMounts))
+	}
+	if took := time.Since(begin); took > 10*time.Second { // a tenth of a second, unless the machine is very busy
+		t.Errorf("it took %s", took)
+	}
+	t.Logf("it took %s", time.Since(begin))
 }

@@ -39,7 +39,7 @@ func TestPlaceholders(t *testing.T) {
 
 		{text: "{{.Labels.team}}", says: "{{.Labels.team}} has no value"},
 		{text: `{{index .Annotations "x/y"}}`, says: `{{index .Annotations "x/y"}} has no value`},
-		{text: "{{.Nmae}}", says: "there is no {{.Nmae}}"},
+		{text: "{{.Title}}", says: "there is no {{.Title}}"},
 		{text: "{{.ResourceVersion}}", says: "there is no {{.ResourceVersion}}"},
 		{text: "{{$.Spec.Name}}", says: "there is no {{.Spec.Name}}"},
 		{text: "{{.Name.Length}}", says: "{{.Name.Length}}"},

@@ -350,7 +350,12 @@ func TestConcerns(t *testing.T) {
 func TestSelectCopiesLittle(t *testing.T) {
 	c := manyRuntimes(100)
 	model := modelOf("f7", "", "")
-	if n := testing.AllocsPerRun(20, func() { Select(model, false, c) }); n > 10 {
+	choose := func() {
+		if _, failure := Select(model, false, c); failure != nil {
+			t.Fatal(failure)
+		}
+	}
+	if n := testing.AllocsPerRun(20, choose); n > 10 {
 		t.Errorf("a choice among %d runtimes takes %.0f allocations", len(c.Cluster), n)
 	}
 }
