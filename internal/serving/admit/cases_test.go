@@ -4,6 +4,7 @@ package admit
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"os"
 	"slices"
@@ -119,7 +120,11 @@ func admitted(t testing.TB, kinds []admission.Kind, e example) (refusals, warnin
 	if err == nil {
 		return nil, warnings
 	}
-	for _, one := range err.(utilerrors.Aggregate).Errors() {
+	var many utilerrors.Aggregate
+	if !errors.As(err, &many) {
+		t.Fatalf("%v is not about fields", err)
+	}
+	for _, one := range many.Errors() {
 		refusals = append(refusals, one.Error())
 	}
 	return refusals, warnings

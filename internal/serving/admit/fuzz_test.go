@@ -99,8 +99,12 @@ var words = []string{
 func fillAtRandom(seed int64, objects ...client.Object) {
 	filler := randfill.NewWithSeed(seed).NilChance(.8).NumElements(0, 3).MaxDepth(12).Funcs(
 		func(s *string, c randfill.Continue) { *s = words[c.Intn(len(words))] },
-		func(q *v1beta1.MetricQuantity, c randfill.Continue) { *q = []v1beta1.MetricQuantity{"1", "5Mi", "500m"}[c.Intn(3)] },
-		func(q *resource.Quantity, c randfill.Continue) { *q = *resource.NewQuantity(int64(c.Intn(5)), resource.DecimalSI) },
+		func(q *v1beta1.MetricQuantity, c randfill.Continue) {
+			*q = []v1beta1.MetricQuantity{"1", "5Mi", "500m"}[c.Intn(3)]
+		},
+		func(q *resource.Quantity, c randfill.Continue) {
+			*q = *resource.NewQuantity(int64(c.Intn(5)), resource.DecimalSI)
+		},
 		func(n *int32, c randfill.Continue) { *n = int32(c.Intn(205) - 2) },
 		func(n *int64, c randfill.Continue) { *n = int64(c.Intn(205) - 2) },
 		func(n *int, c randfill.Continue) { *n = c.Intn(5) - 1 },
