@@ -71,9 +71,11 @@ func kustomization(resources []string, more map[string]any) map[string]any {
 	return out
 }
 
-// namespace is the one of a default installation, with the Pod Security level that the manager keeps to.
+// namespace is the one of a default installation, with the Pod Security level that the manager keeps to and the label
+// that keeps webhooks on pods away.
 func namespace(common map[string]string) map[string]any {
 	labels := maps.Clone(common)
+	labels["control-plane"] = chart.DefaultRelease
 	for _, mode := range []string{"enforce", "audit", "warn"} {
 		labels["pod-security.kubernetes.io/"+mode] = "restricted"
 	}

@@ -25,9 +25,15 @@ func newScheme() (*runtime.Scheme, error) {
 	return scheme, nil
 }
 
-// owners maps each definition, by its name, to the domain that it is installed for.
+// owners maps each definition, and each webhook on a kind that has no definition here, by its name to the domain that
+// it is installed for.
 func owners(all []manager.Domain, crds []*apiextensionsv1.CustomResourceDefinition) (map[string]string, error) {
 	out := map[string]string{}
+	for _, d := range all {
+		for _, h := range d.Hooks {
+			out[h.Webhook.Name] = d.Name
+		}
+	}
 	for _, crd := range crds {
 		i := slices.IndexFunc(all, func(d manager.Domain) bool {
 			return slices.ContainsFunc(d.Admission, func(k admission.Kind) bool {

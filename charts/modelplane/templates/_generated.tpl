@@ -120,8 +120,18 @@
 
 {{- end -}}
 
+{{/* What it needs in its own namespace to serve serving. */}}
+{{- define "modelplane.rules.namespace.serving" -}}
+
+{{- end -}}
+
 {{/* What it needs beyond that to serve modelmesh. */}}
 {{- define "modelplane.rules.domain.modelmesh" -}}
+
+{{- end -}}
+
+{{/* What it needs in its own namespace to serve modelmesh. */}}
+{{- define "modelplane.rules.namespace.modelmesh" -}}
 
 {{- end -}}
 
@@ -130,13 +140,28 @@
 
 {{- end -}}
 
+{{/* What it needs in its own namespace to serve modelregistry. */}}
+{{- define "modelplane.rules.namespace.modelregistry" -}}
+
+{{- end -}}
+
 {{/* What it needs beyond that to serve maas. */}}
 {{- define "modelplane.rules.domain.maas" -}}
 
 {{- end -}}
 
+{{/* What it needs in its own namespace to serve maas. */}}
+{{- define "modelplane.rules.namespace.maas" -}}
+
+{{- end -}}
+
 {{/* What it needs beyond that to serve mlflow. */}}
 {{- define "modelplane.rules.domain.mlflow" -}}
+
+{{- end -}}
+
+{{/* What it needs in its own namespace to serve mlflow. */}}
+{{- define "modelplane.rules.namespace.mlflow" -}}
 
 {{- end -}}
 
@@ -415,7 +440,7 @@
   - update
 {{- end -}}
 
-{{/* The domain of each CustomResourceDefinition, by its name. */}}
+{{/* The domain of each CustomResourceDefinition, and of each webhook on other kinds, by its name. */}}
 {{- define "modelplane.domains" -}}
 aihubs.components.platform.opendatahub.io: modelregistry
 aitenants.maas.opendatahub.io: maas
