@@ -79,8 +79,8 @@ func (r *reconciler[T, Seen]) remove(ctx context.Context, obj T, why Event) *Pro
 	}
 	err := r.client.Delete(ctx, obj.DeepCopyObject().(client.Object),
 		client.Preconditions{UID: &uid}, client.PropagationPolicy(metav1.DeletePropagationBackground))
-	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
-		return nil // gone, or another one of that name by now, which is told of by its own event
+	if apierrors.IsNotFound(err) {
+		return nil
 	}
 	if err != nil {
 		return problemOf(err, "Removing the object")
