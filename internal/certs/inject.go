@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/go-logr/logr"
@@ -90,11 +91,25 @@ func (i *injector) ensure(ctx context.Context, reader client.Reader, bundle []by
 	return errors.Join(failed...)
 }
 
-func (i *injector) ensureTarget(ctx context.Context, t target, bundle []byte) error {
+// done tells whether every place is up to date.
+func (i *injector) done(ctx context.Context, reader client.Reader, bundle []byte) (bool, error) {
+	targets, err := i.targets(ctx, reader)
+	if err != nil {
+		return false, err
+	}
+	return !slices.ContainsFunc(targets, func(t target) bool { return len(i.corrections(t, bundle)) > 0 }), nil
+}
+
+func (i *injector) corrections(t target, bundle []byte) []operation {
 	var ops []operation
 	for _, c := range t.callbacks {
 		ops = append(ops, i.correct(c, bundle)...)
 	}
+	return ops
+}
+
+func (i *injector) ensureTarget(ctx context.Context, t target, bundle []byte) error {
+	ops := i.corrections(t, bundle)
 	if len(ops) == 0 {
 		return nil
 	}

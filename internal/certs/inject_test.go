@@ -7,7 +7,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net/http"
 	"net/url"
+	"strings"
 	"testing"
 	"time"
 
@@ -15,6 +18,7 @@ import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -190,4 +194,77 @@ func TestConfigurationThatComesLaterIsCompleted(t *testing.T) {
 	b.config = b.createConfig("validate")
 	testkit.Eventually(t, patience, "the injection", b.consistent)
 	b.settled()
+}
+
+// TestLateReplicaTakesNothingBack: a replica that does not learn of a new Secret sees roots that it does not know appear
+// in the webhook configuration. It must not replace them by those it knows.
+func TestLateReplicaTakesNothingBack(t *testing.T) {
+	b := newBench(t)
+	clock := clocktesting.NewFakeClock(time.Now())
+	stalled := make(chan struct{})
+	counter := testkit.NewCounter()
+	lateOne, _ := b.replica(counter.Wrap(stallSecrets(b.cluster.Config(), stalled)), clock, Lifetimes{})
+	b.ready(lateOne)
+	prompt, _ := b.replica(b.cluster.Config(), clock, Lifetimes{})
+	b.ready(prompt)
+	old := b.roots()[0]
+	close(stalled)
+	before := counter.Snapshot()
+	if err := b.cluster.Client().Delete(t.Context(), b.secret()); err != nil {
+		t.Fatal(err)
+	}
+	testkit.Eventually(t, patience, "another root beside the old one", func() error {
+		if err := b.consistent(); err != nil {
+			return err
+		}
+		if roots := b.roots(); len(roots) != 2 || !contains(roots, old) {
+			return fmt.Errorf("%d roots", len(roots))
+		}
+		return nil
+	})
+	injections := func() int {
+		return counter.Since(before).Of("patch", "admissionregistration.k8s.io/validatingwebhookconfigurations")
+	}
+	testkit.Eventually(t, patience, "the late replica to look", func() error {
+		if counter.Since(before).Of("get", "secrets")+injections() == 0 {
+			return errors.New("it did nothing")
+		}
+		return nil
+	})
+	testkit.Quiet(t, time.Second, "the new root's stay", func() error {
+		if n := injections(); n > 0 {
+			return fmt.Errorf("the late replica wrote the configuration %d times", n)
+		}
+		return b.consistent()
+	})
+}
+
+// stallSecrets lets watches of Secrets hang, without an end, from the moment the channel is closed.
+func stallSecrets(cfg *rest.Config, stalled <-chan struct{}) *rest.Config {
+	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		return roundTripper(func(req *http.Request) (*http.Response, error) {
+			resp, err := next.RoundTrip(req)
+			if err == nil && req.URL.Query().Get("watch") == "true" && strings.HasSuffix(req.URL.Path, "/secrets") {
+				resp.Body = &stalling{ReadCloser: resp.Body, stalled: stalled, ended: req.Context().Done()}
+			}
+			return resp, err
+		})
+	})
+	return cfg
+}
+
+type stalling struct {
+	io.ReadCloser
+	stalled, ended <-chan struct{}
+}
+
+func (s *stalling) Read(p []byte) (int, error) {
+	n, err := s.ReadCloser.Read(p)
+	select {
+	case <-s.stalled:
+		<-s.ended
+		return 0, io.EOF
+	default:
+		return n, err
+	}
 }

@@ -22,7 +22,8 @@ const maxSteps = 12
 var errContended = errors.New("the certificate Secret is being written by somebody else over and over")
 
 // syncSelf brings the process and the cluster in line with the Secret and takes the steps that are due. In the steady
-// state it reads memory only; a step is decided again on the live Secret before it is taken.
+// state it reads memory only; whatever is to be written is decided again on the live Secret, since a replica whose watch
+// lags behind would otherwise take back what another has just written.
 func (k *Keeper) syncSelf(ctx context.Context) (time.Time, error) {
 	secret, err := k.readSecret(ctx, k.cache)
 	if err != nil {
@@ -31,7 +32,15 @@ func (k *Keeper) syncSelf(ctx context.Context) (time.Time, error) {
 	s, carried, _ := k.load(secret)
 	due, at := s.next(k.opts.Clock.Now(), k.opts.Lifetimes, k.hosts())
 	if due == stepNone && !carried {
-		return at, k.use(ctx, s)
+		k.serve(s)
+		done, err := k.injector.done(ctx, k.cache, encodeCertificates(s.roots))
+		if err != nil {
+			return time.Time{}, err
+		}
+		if done {
+			k.injected.Store(true)
+			return at, nil
+		}
 	}
 	for range maxSteps {
 		at, done, err := k.advance(ctx)
