@@ -3,12 +3,7 @@
 package main
 
 import (
-	"k8s.io/apimachinery/pkg/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
-	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
-
 	"github.com/modelplane/modelplane/cmd/modelplane/domains"
-	"github.com/modelplane/modelplane/internal/admission"
 	"github.com/modelplane/modelplane/internal/cli"
 )
 
@@ -18,11 +13,9 @@ func newKnown() (*cli.Known, error) {
 	if err != nil {
 		return nil, err
 	}
-	k := &cli.Known{Scheme: runtime.NewScheme(), About: domains.About()}
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, gatewayv1.Install, admission.AddToScheme} {
-		if err := add(k.Scheme); err != nil {
-			return nil, err
-		}
+	k := &cli.Known{About: domains.About()}
+	if k.Scheme, err = domains.NewScheme(); err != nil {
+		return nil, err
 	}
 	for _, d := range all {
 		k.Controllers = append(k.Controllers, d.Controllers...)

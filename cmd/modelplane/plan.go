@@ -3,9 +3,6 @@
 package main
 
 import (
-	"k8s.io/apimachinery/pkg/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
-
 	"github.com/modelplane/modelplane/cmd/modelplane/domains"
 	"github.com/modelplane/modelplane/internal/admission"
 	"github.com/modelplane/modelplane/internal/cli"
@@ -17,14 +14,12 @@ func newPlanner() (*cli.Planner, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &cli.Planner{Scheme: runtime.NewScheme()}
-	if p.Schemas, err = admission.Embedded(); err != nil {
+	p := &cli.Planner{}
+	if p.Scheme, err = domains.NewScheme(); err != nil {
 		return nil, err
 	}
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, admission.AddToScheme} {
-		if err := add(p.Scheme); err != nil {
-			return nil, err
-		}
+	if p.Schemas, err = admission.Embedded(); err != nil {
+		return nil, err
 	}
 	for _, d := range all {
 		p.Kinds = append(p.Kinds, d.Admission...)

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/yaml"
 
+	"github.com/modelplane/modelplane/cmd/modelplane/domains"
 	"github.com/modelplane/modelplane/internal/engine"
 	"github.com/modelplane/modelplane/internal/manager"
 )
@@ -70,7 +71,7 @@ func (d definition) write(out *strings.Builder) error {
 
 // managerRules are the permissions of the manager, by what they are needed for.
 func managerRules(all []manager.Domain, crds []*apiextensionsv1.CustomResourceDefinition) ([]definition, error) {
-	scheme, err := newScheme()
+	scheme, err := domains.NewScheme()
 	if err != nil {
 		return nil, err
 	}

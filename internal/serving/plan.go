@@ -96,10 +96,7 @@ func (p *planner) standard() engine.Plan {
 	for _, c := range append(p.components(), p.canaries...) {
 		p.addWorkload(c)
 	}
-	front, problem := p.front()
-	if problem != nil {
-		return p.fail(&failure{problem: problem})
-	}
+	front := p.front()
 	for _, route := range front.objects {
 		p.children = append(p.children, engine.Child{Object: route})
 	}
@@ -150,8 +147,8 @@ type frontDoor struct {
 	service ingress.Service
 	objects []client.Object
 	urls    ingress.URLSet
-	// missing is the API that routes need and the cluster does not serve.
-	missing bool
+	// problem is why there are no routes; everything else is made nevertheless.
+	problem *engine.Problem
 }
 
 // routes are the objects that a gateway answers for. An Ingress is nobody's to
@@ -165,7 +162,7 @@ func (f *frontDoor) routes() []client.Object {
 
 // front makes the routes. They are there from the start; what may wait is a
 // change of where they lead, until the new destination can answer.
-func (p *planner) front() (*frontDoor, *engine.Problem) {
+func (p *planner) front() *frontDoor {
 	s := ingress.Service{
 		Name:               p.isvc.Name,
 		Namespace:          p.isvc.Namespace,
@@ -190,16 +187,21 @@ func (p *planner) front() (*frontDoor, *engine.Problem) {
 	}
 	door := &frontDoor{service: s}
 	var err error
-	if door.urls, err = ingress.URLs(s, p.cfg); err != nil {
-		return nil, engine.MustChange("InvalidHost", "%s", err.Error())
+	if door.urls, err = ingress.URLs(s, p.cfg); err == nil {
+		door.objects, err = ingress.Objects(s, p.cfg)
 	}
-	if door.objects, err = ingress.Objects(s, p.cfg); err != nil {
-		return nil, engine.MustChange("InvalidHost", "%s", err.Error())
+	switch {
+	case err != nil:
+		door.problem = engine.MustChange("InvalidHost", "%s", err.Error())
+	case len(door.objects) > 0 && p.cfg.Ingress.EnableGatewayAPI && !p.seen.has(httpRoute):
+		door.objects = nil
+		door.problem = engine.WaitFor("GatewayAPIMissing",
+			"The platform's configuration asks for HTTPRoutes (ingress.enableGatewayApi), but the cluster does not serve the Gateway API. Install it; nothing needs a restart.")
 	}
-	if len(door.objects) > 0 && p.cfg.Ingress.EnableGatewayAPI && !p.seen.has(httpRoute) {
-		door.objects, door.missing = nil, true
+	if p.problem == nil {
+		p.problem = door.problem
 	}
-	return door, nil
+	return door
 }
 
 func (p *planner) backend(c *component) ingress.Backend {

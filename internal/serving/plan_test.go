@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
-	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 	"sigs.k8s.io/yaml"
 
 	"github.com/modelplane/modelplane/internal/admission"
@@ -24,12 +23,13 @@ import (
 func planner(t testing.TB) *cli.Planner {
 	t.Helper()
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, gatewayv1.Install, admission.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, serving.AddToScheme} {
 		if err := add(scheme); err != nil {
 			t.Fatal(err)
 		}
 	}
-	kinds, err := (&serving.Settings{}).Admission()
+	room := serving.New()
+	kinds, err := room.Admission()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,7 +39,7 @@ func planner(t testing.TB) *cli.Planner {
 	}
 	return &cli.Planner{
 		Scheme: scheme, Schemas: schemas, Namespace: "default", Kinds: kinds,
-		Controllers: serving.New().Controllers(),
+		Controllers: room.Controllers(),
 	}
 }
 

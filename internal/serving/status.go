@@ -191,9 +191,8 @@ func (p *planner) podsOf(name string) []corev1.Pod {
 // judgeFront says whether requests can reach the service. Routes are judged
 // when there is something for them to lead to.
 func (p *planner) judgeFront(cs *kube.Conditions, front *frontDoor) {
-	if front.missing {
-		cs.False(ingressReady, "GatewayAPIMissing",
-			"The platform's configuration asks for HTTPRoutes (ingress.enableGatewayApi), but the cluster does not serve the Gateway API. Install it; nothing needs a restart.")
+	if front.problem != nil {
+		cs.False(ingressReady, front.problem.Reason, front.problem.Message)
 		return
 	}
 	if c := p.notReady(*cs); c != nil {
@@ -262,7 +261,7 @@ func (p *planner) addresses(s *v1beta1.InferenceServiceStatus, cs kube.Condition
 			s.Components[c.Component] = v1beta1.ComponentStatusSpec{URL: &url}
 		}
 	}
-	if before.URL != nil || cs.IsTrue(ingressReady) {
+	if urls.URL != "" && (before.URL != nil || cs.IsTrue(ingressReady)) {
 		s.URL = &urls.URL
 		s.Address = &v1beta1.Addressable{URL: &urls.Address}
 	}

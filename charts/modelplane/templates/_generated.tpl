@@ -117,12 +117,190 @@
 
 {{/* What it needs beyond that to serve serving. */}}
 {{- define "modelplane.rules.domain.serving" -}}
-
+- apiGroups:
+  - ""
+  resources:
+  - configmaps
+  - services
+  verbs:
+  - create
+  - delete
+  - get
+  - list
+  - patch
+  - watch
+- apiGroups:
+  - ""
+  resources:
+  - pods
+  verbs:
+  - list
+  - watch
+- apiGroups:
+  - ""
+  resources:
+  - secrets
+  - serviceaccounts
+  verbs:
+  - get
+  - list
+  - watch
+- apiGroups:
+  - apps
+  resources:
+  - deployments
+  verbs:
+  - create
+  - delete
+  - get
+  - list
+  - patch
+  - watch
+- apiGroups:
+  - autoscaling
+  resources:
+  - horizontalpodautoscalers
+  verbs:
+  - create
+  - delete
+  - get
+  - list
+  - patch
+  - watch
+- apiGroups:
+  - gateway.networking.k8s.io
+  resources:
+  - httproutes
+  verbs:
+  - create
+  - delete
+  - get
+  - list
+  - patch
+  - watch
+- apiGroups:
+  - keda.sh
+  resources:
+  - scaledobjects
+  verbs:
+  - create
+  - delete
+  - get
+  - list
+  - patch
+  - watch
+- apiGroups:
+  - networking.istio.io
+  resources:
+  - virtualservices
+  verbs:
+  - create
+  - delete
+  - get
+  - list
+  - patch
+  - watch
+- apiGroups:
+  - networking.k8s.io
+  resources:
+  - ingresses
+  verbs:
+  - create
+  - delete
+  - get
+  - list
+  - patch
+  - watch
+- apiGroups:
+  - opentelemetry.io
+  resources:
+  - opentelemetrycollectors
+  verbs:
+  - create
+  - delete
+  - get
+  - list
+  - patch
+  - watch
+- apiGroups:
+  - serving.knative.dev
+  resources:
+  - services
+  verbs:
+  - create
+  - delete
+  - get
+  - list
+  - patch
+  - watch
+- apiGroups:
+  - serving.kserve.io
+  resources:
+  - clusterservingruntimes
+  - clusterstoragecontainers
+  verbs:
+  - create
+  - delete
+  - list
+  - update
+  - watch
+- apiGroups:
+  - serving.kserve.io
+  resources:
+  - inferencegraphs
+  - servingruntimes
+  verbs:
+  - list
+  - watch
+- apiGroups:
+  - serving.kserve.io
+  resources:
+  - inferencegraphs/finalizers
+  - inferenceservices/finalizers
+  - trainedmodels/finalizers
+  verbs:
+  - update
+- apiGroups:
+  - serving.kserve.io
+  resources:
+  - inferencegraphs/status
+  - inferenceservices/status
+  - trainedmodels/status
+  verbs:
+  - patch
+- apiGroups:
+  - serving.kserve.io
+  resources:
+  - inferenceservices
+  verbs:
+  - get
+  - list
+  - patch
+  - watch
+- apiGroups:
+  - serving.kserve.io
+  resources:
+  - trainedmodels
+  verbs:
+  - delete
+  - list
+  - patch
+  - watch
 {{- end -}}
 
 {{/* What it needs in its own namespace to serve serving. */}}
 {{- define "modelplane.rules.namespace.serving" -}}
-
+- apiGroups:
+  - ""
+  resourceNames:
+  - inferenceservice-config
+  - modelplane-shipped
+  resources:
+  - configmaps
+  verbs:
+  - get
+  - list
+  - watch
 {{- end -}}
 
 {{/* What it needs beyond that to serve modelmesh. */}}
@@ -452,6 +630,7 @@ externalmodels.inference.opendatahub.io: maas
 externalmodels.maas.opendatahub.io: maas
 externalproviders.inference.opendatahub.io: maas
 inferencegraphs.serving.kserve.io: serving
+inferenceservice.kserve-webhook-server.pod-mutator: serving
 inferenceservices.serving.kserve.io: serving
 llminferenceserviceconfigs.serving.kserve.io: serving
 llminferenceservices.serving.kserve.io: serving

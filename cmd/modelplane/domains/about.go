@@ -33,12 +33,16 @@ func About() []explain.About {
 				string(v1beta1.RuntimeNotRecognized): listRuntimes,
 				string(v1beta1.NoSupportingRuntime):  listRuntimes,
 				string(v1beta1.RuntimeDisabled):      listRuntimes,
+				"Stopped":                            {"-n NAMESPACE annotate inferenceservice NAME " + v1beta1.AnnotationStop + "-"},
 			},
 		},
 		{
 			Kind:       group("InferenceGraph"),
 			Facts:      []explain.Path{mode, url},
 			Conditions: []string{"ConfigurationsReady", "RoutesReady"},
+			Commands: map[string][]string{
+				"Stopped": {"-n NAMESPACE annotate inferencegraph NAME " + v1beta1.AnnotationStop + "-"},
+			},
 			Uses:       servicesOfGraph,
 		},
 		{

@@ -5,7 +5,11 @@
 package domains
 
 import (
+	"errors"
 	"fmt"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/modelplane/modelplane/internal/admission"
 	"github.com/modelplane/modelplane/internal/engine"
@@ -19,20 +23,30 @@ type room struct {
 	name        string
 	admission   func() ([]admission.Kind, error) // nil: strict decoding only
 	controllers func() []engine.Controller       // nil: none
+	extend      func(*manager.Domain)            // nil: nothing more
 }
 
-var rooms = []room{
-	{name: admission.Serving, admission: serving.Admission},
-	{name: admission.ModelMesh},
-	{name: admission.ModelRegistry},
-	{name: admission.MaaS},
-	{name: admission.MLflow},
+// rooms are made anew for every process and test: what they hold is their own.
+func rooms() []room {
+	models := serving.New()
+	return []room{
+		{
+			name:        admission.Serving,
+			admission:   models.Admission,
+			controllers: models.Controllers,
+			extend:      func(d *manager.Domain) { completeServing(d, models) },
+		},
+		{name: admission.ModelMesh},
+		{name: admission.ModelRegistry},
+		{name: admission.MaaS},
+		{name: admission.MLflow},
+	}
 }
 
 // Names of all domains, in their order.
 func Names() []string {
-	names := make([]string, 0, len(rooms))
-	for _, r := range rooms {
+	var names []string
+	for _, r := range rooms() {
 		names = append(names, r.name)
 	}
 	return names
@@ -41,8 +55,8 @@ func Names() []string {
 // All domains with their kinds and controllers. Every domain registers all
 // types: they share groups, and conversion is served for all of them.
 func All() ([]manager.Domain, error) {
-	out := make([]manager.Domain, 0, len(rooms))
-	for _, r := range rooms {
+	var out []manager.Domain
+	for _, r := range rooms() {
 		d := manager.Domain{Name: r.name, AddToScheme: admission.AddToScheme}
 		kinds := r.admission
 		if kinds == nil {
@@ -55,7 +69,16 @@ func All() ([]manager.Domain, error) {
 		if r.controllers != nil {
 			d.Controllers = r.controllers()
 		}
+		if r.extend != nil {
+			r.extend(&d)
+		}
 		out = append(out, d)
 	}
 	return out, nil
+}
+
+// NewScheme knows every type that a domain reads or writes.
+func NewScheme() (*runtime.Scheme, error) {
+	scheme := runtime.NewScheme()
+	return scheme, errors.Join(clientgoscheme.AddToScheme(scheme), serving.AddToScheme(scheme))
 }

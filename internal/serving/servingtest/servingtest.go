@@ -29,7 +29,6 @@ import (
 	"github.com/modelplane/modelplane/api/serving/v1alpha1"
 	"github.com/modelplane/modelplane/api/serving/v1beta1"
 	"github.com/modelplane/modelplane/charts"
-	"github.com/modelplane/modelplane/internal/admission"
 	"github.com/modelplane/modelplane/internal/chart/charttest"
 	platform "github.com/modelplane/modelplane/internal/config"
 	"github.com/modelplane/modelplane/internal/engine"
@@ -40,7 +39,7 @@ import (
 // Scheme knows the serving kinds, Kubernetes and the Gateway API.
 var Scheme = func() *runtime.Scheme {
 	s := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, gatewayv1.Install, admission.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, serving.AddToScheme} {
 		if err := add(s); err != nil {
 			panic(err)
 		}

@@ -1,0 +1,363 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package serving_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/modelplane/modelplane/api/serving/v1beta1"
+	"github.com/modelplane/modelplane/internal/config"
+	"github.com/modelplane/modelplane/internal/serving/servingtest"
+	"github.com/modelplane/modelplane/internal/testkit"
+)
+
+var lint = []testkit.LintOption{testkit.KnativeConditions(), testkit.AllowUnready("Stopped")}
+
+// watched fails the test when a condition of a service lies or flaps on the way.
+func watched(t *testing.T, b *servingtest.Bench) {
+	t.Helper()
+	w := b.WatchConditions(t, v1beta1.GroupVersion.WithKind("InferenceService"), b.NS, lint...)
+	t.Cleanup(func() { w.Stop(t) })
+}
+
+func TestChildIsRepaired(t *testing.T) {
+	b := servingtest.New(t)
+	b.Manage(t, b.Manager)
+	watched(t, b)
+	b.Create(t, b.Service("iris", "sklearn"))
+	b.RollOut(t, "iris-predictor")
+	b.Status(t, "iris", "Ready", corev1.ConditionTrue, "")
+	service := &corev1.Service{}
+	b.Exists(t, service, "iris-predictor")
+	b.Change(t, service, func() { service.Spec.Ports[0].TargetPort.IntVal = 9999 })
+	testkit.Eventually(t, servingtest.Patience, "the port to be set back", func() error {
+		if err := b.C.Get(t.Context(), client.ObjectKeyFromObject(service), service); err != nil {
+			return err
+		}
+		if got := service.Spec.Ports[0].TargetPort.IntVal; got != 8080 {
+			return fmt.Errorf("it is %d", got)
+		}
+		return nil
+	})
+	hpa := &autoscalingv2.HorizontalPodAutoscaler{}
+	b.Exists(t, hpa, "iris-predictor")
+	uid := hpa.UID
+	if err := b.C.Delete(t.Context(), hpa); err != nil {
+		t.Fatal(err)
+	}
+	testkit.Eventually(t, servingtest.Patience, "the autoscaler to be made again", func() error {
+		hpa := &autoscalingv2.HorizontalPodAutoscaler{}
+		if err := b.C.Get(t.Context(), client.ObjectKey{Namespace: b.NS, Name: "iris-predictor"}, hpa); err != nil {
+			return err
+		}
+		if hpa.UID == uid {
+			return fmt.Errorf("it is still the old one")
+		}
+		return nil
+	})
+}
+
+func TestAutoscalerOwnsTheNumberOfPods(t *testing.T) {
+	b := servingtest.New(t)
+	b.Manage(t, b.Manager)
+	isvc := b.Service("iris", "sklearn")
+	isvc.Spec.Predictor.MinReplicas, isvc.Spec.Predictor.MaxReplicas = ptr.To[int32](2), 9
+	b.Create(t, isvc)
+	d := &appsv1.Deployment{}
+	b.Exists(t, d, "iris-predictor")
+	if got := *d.Spec.Replicas; got != 2 {
+		t.Errorf("it starts with %d replicas, want 2", got)
+	}
+	b.Change(t, d, func() { d.Spec.Replicas = ptr.To[int32](7) }) // as the autoscaler would
+	b.Change(t, isvc, func() { isvc.Spec.Predictor.Model.Args = []string{"--verbose"} })
+	testkit.Eventually(t, servingtest.Patience, "the argument to reach the pods", func() error {
+		if err := b.C.Get(t.Context(), client.ObjectKeyFromObject(d), d); err != nil {
+			return err
+		}
+		if args := d.Spec.Template.Spec.Containers[0].Args; len(args) != 2 {
+			return fmt.Errorf("arguments are %v", args)
+		}
+		return nil
+	})
+	if got := *d.Spec.Replicas; got != 7 {
+		t.Errorf("%d replicas after a change, want the autoscaler's 7", got)
+	}
+}
+
+func TestRuntimeComesLater(t *testing.T) {
+	b := servingtest.New(t)
+	counter := testkit.NewCounter()
+	b.Manage(t, counter.Wrap(b.Manager))
+	watched(t, b)
+	b.Create(t, b.Service("iris", "sklearn"), b.Service("tree", "exotic"))
+	b.Status(t, "tree", "PredictorReady", corev1.ConditionFalse, string(v1beta1.NoSupportingRuntime))
+	b.RollOut(t, "iris-predictor")
+	b.Status(t, "iris", "Ready", corev1.ConditionTrue, "")
+	b.Create(t, b.Runtime("exotic"))
+	b.RollOut(t, "tree-predictor")
+	isvc := b.Status(t, "tree", "Ready", corev1.ConditionTrue, "")
+	if isvc.Status.ModelStatus.LastFailureInfo != nil {
+		t.Errorf("a failure that is over is still told: %+v", isvc.Status.ModelStatus.LastFailureInfo)
+	}
+	// A runtime that concerns nobody costs nothing; one in use that changes reaches its service only.
+	before := counter.Snapshot()
+	b.Create(t, b.Runtime("other"))
+	rt := b.Runtime("exotic")
+	b.Change(t, rt, func() { rt.Spec.Containers[0].Image = "server:2" })
+	testkit.Eventually(t, servingtest.Patience, "the new image", func() error {
+		d := &appsv1.Deployment{}
+		if err := b.C.Get(t.Context(), client.ObjectKey{Namespace: b.NS, Name: "tree-predictor"}, d); err != nil {
+			return err
+		}
+		if got := d.Spec.Template.Spec.Containers[0].Image; got != "server:2" {
+			return fmt.Errorf("it is %s", got)
+		}
+		return nil
+	})
+	if got := counter.Since(before).Of("apply", "apps/deployments"); got != 1 {
+		t.Errorf("%d Deployments were written, want 1", got)
+	}
+}
+
+func TestWhatIsNoLongerWantedGoes(t *testing.T) {
+	b := servingtest.New(t)
+	b.Manage(t, b.Manager)
+	isvc := b.Service("iris", "sklearn")
+	isvc.Spec.Transformer = &v1beta1.TransformerSpec{PodSpec: v1beta1.PodSpec{Containers: []corev1.Container{{Name: "kserve-container", Image: "t:1"}}}}
+	b.Create(t, isvc)
+	b.RollOut(t, "iris-predictor", "iris-transformer")
+	b.Status(t, "iris", "Ready", corev1.ConditionTrue, "")
+	b.Change(t, isvc, func() {
+		isvc.Spec.Transformer = nil
+		isvc.Annotations = map[string]string{v1beta1.AnnotationAutoscalerClass: "none"}
+	})
+	b.Gone(t, &appsv1.Deployment{}, "iris-transformer")
+	b.Gone(t, &corev1.Service{}, "iris-transformer")
+	b.Gone(t, &autoscalingv2.HorizontalPodAutoscaler{}, "iris-transformer")
+	b.Gone(t, &autoscalingv2.HorizontalPodAutoscaler{}, "iris-predictor")
+	b.RollOut(t, "iris-predictor")
+	isvc = b.Status(t, "iris", "Ready", corev1.ConditionTrue, "")
+	for _, c := range isvc.Status.Conditions {
+		if c.Type == "TransformerReady" {
+			t.Errorf("a condition of the transformer is left: %+v", c)
+		}
+	}
+	if _, ok := isvc.Status.Components[v1beta1.TransformerComponent]; ok {
+		t.Error("the status still has the transformer")
+	}
+}
+
+func TestStopAndResume(t *testing.T) {
+	b := servingtest.New(t)
+	b.Manage(t, b.Manager)
+	isvc := b.Service("iris", "sklearn")
+	b.Create(t, isvc)
+	b.RollOut(t, "iris-predictor")
+	b.Status(t, "iris", "Ready", corev1.ConditionTrue, "")
+	b.Change(t, isvc, func() { isvc.Annotations = map[string]string{v1beta1.AnnotationStop: "true"} })
+	b.Gone(t, &appsv1.Deployment{}, "iris-predictor")
+	b.Gone(t, &networkingv1.Ingress{}, "iris")
+	stopped := b.Status(t, "iris", "Stopped", corev1.ConditionTrue, "Stopped")
+	if stopped.Status.URL != nil || len(stopped.Status.Components) > 0 || stopped.Status.DeploymentMode != config.ModeStandard {
+		t.Errorf("status of a stopped service: %+v", stopped.Status)
+	}
+	b.Change(t, isvc, func() { isvc.Annotations = nil })
+	b.RollOut(t, "iris-predictor")
+	b.Status(t, "iris", "Ready", corev1.ConditionTrue, "")
+}
+
+func TestGatewayAPIComesLater(t *testing.T) {
+	b := servingtest.New(t)
+	b.Manage(t, b.Manager)
+	b.Configure(t, servingtest.Gateway())
+	b.Create(t, b.Service("iris", "sklearn"))
+	b.RollOut(t, "iris-predictor")
+	b.Status(t, "iris", "IngressReady", corev1.ConditionFalse, "GatewayAPIMissing")
+	b.Install(t, testkit.GatewayAPI)
+	b.Accept(t, "iris", "iris-predictor")
+	b.Status(t, "iris", "Ready", corev1.ConditionTrue, "")
+	// The other way round: the routes go when the configuration no longer asks for them.
+	b.Configure(t, map[string]string{})
+	b.Exists(t, &networkingv1.Ingress{}, "iris")
+	b.Gone(t, &gatewayv1.HTTPRoute{}, "iris")
+	b.Gone(t, &gatewayv1.HTTPRoute{}, "iris-predictor")
+	b.Status(t, "iris", "Ready", corev1.ConditionTrue, "")
+}
+
+func TestDeletion(t *testing.T) {
+	for _, configured := range []bool{true, false} {
+		t.Run(fmt.Sprintf("configured=%v", configured), func(t *testing.T) {
+			b := servingtest.New(t)
+			if configured {
+				b.Configure(t, map[string]string{})
+			}
+			b.Manage(t, b.Manager)
+			isvc := b.Service("iris", "sklearn")
+			isvc.Finalizers = []string{v1beta1.FinalizerInferenceService} // of the controller before us
+			b.Create(t, isvc)
+			b.Exists(t, &appsv1.Deployment{}, "iris-predictor")
+			if err := b.C.Delete(t.Context(), isvc); err != nil {
+				t.Fatal(err)
+			}
+			b.Gone(t, &v1beta1.InferenceService{}, "iris")
+		})
+	}
+}
+
+func TestRestartAndRestCostNothing(t *testing.T) {
+	b := servingtest.New(t)
+	b.Install(t, testkit.GatewayAPI)
+	b.Configure(t, servingtest.Gateway())
+	counter := testkit.NewCounter()
+	stop := b.Manage(t, counter.Wrap(b.Manager))
+	names := []string{"one", "two", "three"}
+	for _, name := range names {
+		b.Create(t, b.Service(name, "sklearn"))
+		b.RollOut(t, name+"-predictor")
+		b.Accept(t, name, name+"-predictor")
+		b.Status(t, name, "Ready", corev1.ConditionTrue, "")
+	}
+	before := counter.Snapshot()
+	if per := float64(before.Writes()) / float64(len(names)); per > 9 {
+		t.Errorf("%.1f writes for a service:\n%s", per, counter)
+	}
+	quiet := func() error {
+		if since := counter.Since(before); since.Writes() > 0 {
+			return fmt.Errorf("writes:\n%s", since)
+		}
+		return nil
+	}
+	testkit.Quiet(t, 3*time.Second, "the rest", quiet)
+	stop()
+	b.Manage(t, counter.Wrap(b.Manager))
+	testkit.Quiet(t, 5*time.Second, "the rest after a restart", quiet)
+}
+
+func TestFaultsDelayButDoNotPrevent(t *testing.T) {
+	b := servingtest.New(t)
+	b.Install(t, testkit.GatewayAPI)
+	b.Configure(t, servingtest.Gateway())
+	faults := testkit.NewFaults(7).Add(
+		testkit.Rule{Fault: testkit.Unavailable, Probability: 0.04},
+		testkit.Rule{Fault: testkit.Conflict, Probability: 0.03},
+		testkit.Rule{Fault: testkit.Timeout, Probability: 0.03},
+	)
+	b.Manage(t, faults.Wrap(b.Manager))
+	watched(t, b)
+	for i := range 10 {
+		b.Create(t, b.Service(fmt.Sprintf("s%d", i), "sklearn"))
+	}
+	for i := range 10 {
+		name := fmt.Sprintf("s%d", i)
+		b.RollOut(t, name+"-predictor")
+		b.Accept(t, name, name+"-predictor")
+		b.Status(t, name, "Ready", corev1.ConditionTrue, "")
+	}
+	if faults.Injected() == 0 {
+		t.Error("no fault was injected")
+	}
+	t.Logf("%d faults", faults.Injected())
+}
+
+func TestKilledAtEveryCall(t *testing.T) {
+	b := servingtest.New(t)
+	// Names of the rounds' namespaces are long; a dot keeps the hosts valid.
+	b.Configure(t, map[string]string{config.KeyIngress: `{"ingressGateway": "a/b", "domainTemplate": "{{ .Name }}.{{ .Namespace }}.{{ .IngressDomain }}"}`})
+	children := map[string]client.Object{
+		"iris-predictor Deployment": &appsv1.Deployment{}, "iris-predictor Service": &corev1.Service{},
+		"iris-predictor HorizontalPodAutoscaler": &autoscalingv2.HorizontalPodAutoscaler{}, "iris Ingress": &networkingv1.Ingress{},
+	}
+	testkit.KillEverywhere(t, testkit.KillTest{
+		Config: b.Manager,
+		Run:    b.Run,
+		Reset: func(t testing.TB) {
+			b.NS = b.Namespace(t)
+			b.Create(t, b.Runtime("sklearn"), b.Service("iris", "sklearn"))
+		},
+		Converged: func() error {
+			isvc := &v1beta1.InferenceService{}
+			if err := b.C.Get(context.Background(), client.ObjectKey{Namespace: b.NS, Name: "iris"}, isvc); err != nil {
+				return err
+			}
+			if isvc.Status.ObservedGeneration != isvc.Generation {
+				return errors.New("the service has no status yet")
+			}
+			for what, obj := range children {
+				name, _, _ := strings.Cut(what, " ")
+				if err := b.C.Get(context.Background(), client.ObjectKey{Namespace: b.NS, Name: name}, obj); err != nil {
+					return fmt.Errorf("%w; the service says %+v", err, isvc.Status.Conditions)
+				}
+			}
+			return nil
+		},
+		Verify: func(t testing.TB) {
+			for name, list := range map[string]client.ObjectList{
+				"Deployment": &appsv1.DeploymentList{}, "Service": &corev1.ServiceList{},
+				"HorizontalPodAutoscaler": &autoscalingv2.HorizontalPodAutoscalerList{}, "Ingress": &networkingv1.IngressList{},
+			} {
+				if err := b.C.List(context.Background(), list, client.InNamespace(b.NS)); err != nil {
+					t.Fatal(err)
+				}
+				if n := meta.LenList(list); n != 1 {
+					t.Errorf("%d objects of kind %s, want 1", n, name)
+				}
+			}
+		},
+	})
+}
+
+// TestTakeOver: what another controller made is ours without a change that the
+// pods would notice.
+func TestTakeOver(t *testing.T) {
+	b := servingtest.New(t)
+	isvc := b.Service("iris", "sklearn")
+	b.Create(t, isvc)
+	// Let a first manager make the children, then make them look as if they were made by hand by another one.
+	stop := b.Manage(t, b.Manager)
+	d := &appsv1.Deployment{}
+	b.Exists(t, d, "iris-predictor")
+	b.RollOut(t, "iris-predictor")
+	b.Status(t, "iris", "Ready", corev1.ConditionTrue, "")
+	stop()
+	foreign := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{
+		Namespace: b.NS, Name: "iris-predictor", Labels: d.Labels, Annotations: d.Annotations, OwnerReferences: d.OwnerReferences,
+	}, Spec: d.Spec}
+	delete(foreign.Labels, "modelplane.dev/owner-uid")
+	delete(foreign.Labels, "modelplane.dev/intent")
+	if err := b.C.Delete(t.Context(), d); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.C.Create(t.Context(), foreign, client.FieldOwner("manager")); err != nil {
+		t.Fatal(err)
+	}
+	generation, spec := foreign.Generation, foreign.Spec.DeepCopy()
+	b.Manage(t, b.Manager)
+	testkit.Eventually(t, servingtest.Patience, "the Deployment to be taken over", func() error {
+		if err := b.C.Get(t.Context(), client.ObjectKeyFromObject(foreign), foreign); err != nil {
+			return err
+		}
+		if foreign.Labels["modelplane.dev/owner-uid"] == "" {
+			return fmt.Errorf("labels are %v", foreign.Labels)
+		}
+		return nil
+	})
+	if foreign.Generation != generation {
+		t.Errorf("the generation went from %d to %d: pods restart (-before +after):\n%s", generation, foreign.Generation, cmp.Diff(*spec, foreign.Spec))
+	}
+}
