@@ -125,7 +125,7 @@ func checkPlaces(models []v1beta1.StorageUri) error {
 	var downloads []string
 	for i, m := range models {
 		place, download := path.Clean(m.MountPath), downloaded(m.Uri)
-		if other, ok := taken[place]; ok && !(other && download) {
+		if other, ok := taken[place]; ok && (!other || !download) {
 			return field.Invalid(fieldURIs.Index(i).Child("mountPath"), m.MountPath, "another model is mounted there; choose another place")
 		}
 		taken[place] = download

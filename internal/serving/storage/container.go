@@ -145,5 +145,6 @@ func strategicMerge(base, over corev1.Container) (corev1.Container, error) {
 	if err != nil {
 		return out, err
 	}
-	return out, json.Unmarshal(merged, &out)
+	err = json.Unmarshal(merged, &out)
+	return out, err
 }

@@ -81,7 +81,8 @@ func findEntry(uri string, in Injection) (*entry, error) {
 		}
 		e.bundle.configMap = c.CABundle
 	}
-	return e, e.complete(c)
+	err := e.complete(c)
+	return e, err
 }
 
 // complete replaces the placeholder in the address.
