@@ -155,7 +155,7 @@ func readiness(isvc *v1beta1.InferenceService, at string) kube.Condition {
 		}
 		status = metav1.ConditionStatus(c.Status)
 		if c.Message != "" {
-			why = c.Message
+			why = strings.TrimSuffix(c.Message, ".") + "."
 		}
 	}
 	return kube.Condition{Status: status, Reason: reasonNotReady,

@@ -41,7 +41,9 @@ func (trained) Plan(tm *v1alpha1.TrainedModel, seen Seen) engine.Plan {
 	cs := kube.Conditions{}
 	problem := judge(&cs, tm, &seen)
 	status := newStatus(tm, cs)
-	address(status, tm, &seen)
+	if cs.IsTrue(multiModel) && cs.IsTrue(memoryAvailable) {
+		address(status, tm, &seen)
+	}
 	return engine.Plan{Status: status, Problem: problem}
 }
 
@@ -80,7 +82,7 @@ func judge(cs *kube.Conditions, tm *v1alpha1.TrainedModel, seen *Seen) *engine.P
 			"(or, if it runs a container of yours, set %s=true there), or name another service in spec.inferenceService.", isvc.Name, envMultiModel)
 		cs.False(multiModel, problem.Reason, problem.Message)
 	}
-	if seen.fits(tm.Name) || tm.DeletionTimestamp != nil {
+	if seen.fits(tm.Name) {
 		cs.True(memoryAvailable, "", "")
 		return problem
 	}
@@ -102,7 +104,7 @@ func readiness(cs *kube.Conditions, isvc *v1beta1.InferenceService) {
 	}
 	why := "It has not said why yet; look at its conditions."
 	if said != nil && said.Message != "" {
-		why = said.Message
+		why = strings.TrimSuffix(said.Message, ".") + "."
 	}
 	message := fmt.Sprintf("InferenceService %s is not ready: %s", isvc.Name, why)
 	if said != nil && said.Status == corev1.ConditionFalse {
@@ -129,21 +131,25 @@ func newStatus(tm *v1alpha1.TrainedModel, cs kube.Conditions) *v1alpha1.TrainedM
 	return s
 }
 
-// address is where the server answers for the model. Whoever has the address
-// keeps it while the service is away for a moment, as the service itself does.
+// address is where the server answers for the model: below where the service
+// is reached, which the service itself keeps while it is away for a moment.
 func address(s *v1alpha1.TrainedModelStatus, tm *v1alpha1.TrainedModel, seen *Seen) {
-	path := Path(tm.Name, Protocol(&seen.Service.Spec.Predictor, seen.Runtime))
-	below := func(url *string) *string {
-		if url == nil || *url == "" {
-			return nil
-		}
-		whole := strings.TrimSuffix(*url, "/") + path
-		return &whole
+	spec := &seen.Service.Spec.Predictor
+	if RuntimeAsked(spec) != "" && seen.Runtime == nil {
+		s.URL, s.Address = tm.Status.URL, tm.Status.Address // the protocol is not known now
+		return
 	}
-	s.URL = below(seen.Service.Status.URL)
-	if a := seen.Service.Status.Address; a != nil {
-		if url := below(a.URL); url != nil {
-			s.Address = &v1beta1.Addressable{URL: url}
-		}
+	path := Path(tm.Name, Protocol(spec, seen.Runtime))
+	s.URL = below(seen.Service.Status.URL, path)
+	if a := seen.Service.Status.Address; a != nil && below(a.URL, path) != nil {
+		s.Address = &v1beta1.Addressable{URL: below(a.URL, path)}
 	}
+}
+
+func below(url *string, path string) *string {
+	if url == nil || *url == "" {
+		return nil
+	}
+	whole := strings.TrimSuffix(*url, "/") + path
+	return &whole
 }
