@@ -84,7 +84,7 @@ Exit code: 0 ready, 2 not ready, 1 anything else.`,
 		Args:    call.args,
 		PreRunE: func(*cobra.Command, []string) error { return call.check() },
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			call.self = cmd.Root().DisplayName()
+			call.self = cmd.CommandPath()
 			err := call.run(cmd.Context(), known, cmd.OutOrStdout())
 			var verdict *Verdict
 			if err == nil || errors.As(err, &verdict) {
@@ -134,7 +134,7 @@ func (e *explainCall) run(ctx context.Context, known func() (*Known, error), out
 	if err != nil {
 		return err
 	}
-	explainer.Kubectl, explainer.Self = e.kubectl(), e.self
+	explainer.Kubectl, explainer.Self = "kubectl"+e.flags(), e.self+e.flags()
 	report, err := explainer.Explain(ctx, e.kind, e.namespace, e.name)
 	if err != nil {
 		return err
@@ -209,9 +209,9 @@ func (e *explainCall) print(out io.Writer, report *explain.Report) error {
 	return encoder.Encode(report)
 }
 
-// kubectl begins commands that reach the same cluster as this one.
-func (e *explainCall) kubectl() string {
-	text := "kubectl"
+// flags lead other commands to the same cluster.
+func (e *explainCall) flags() string {
+	text := ""
 	if e.kubeconfig != "" {
 		text += " --kubeconfig " + quote(e.kubeconfig)
 	}

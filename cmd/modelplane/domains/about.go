@@ -43,7 +43,7 @@ func About() []explain.About {
 			Commands: map[string][]string{
 				"Stopped": {"-n NAMESPACE annotate inferencegraph NAME " + v1beta1.AnnotationStop + "-"},
 			},
-			Uses:       servicesOfGraph,
+			Uses: servicesOfGraph,
 		},
 		{
 			Kind:       group("TrainedModel"),

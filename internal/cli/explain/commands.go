@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/modelplane/modelplane/internal/kube/cause"
@@ -21,19 +22,24 @@ func (v *verdict) commands() []string {
 		return nil
 	}
 	var out []string
-	if w := v.blamed(); w != nil {
-		out = append(out, v.aboutPods(w)...)
+	blamed := v.blamed()
+	if blamed != nil {
+		out = append(out, v.aboutPods(blamed)...)
 	}
 	for _, c := range v.kind.about.Commands[v.Cause.Reason] {
-		out = append(out, v.Kubectl+" "+strings.ReplaceAll(c, "NAMESPACE", v.obj.GetNamespace()))
+		out = append(out, v.Kubectl+" "+strings.NewReplacer("NAMESPACE", v.obj.GetNamespace(), "NAME", v.obj.GetName()).Replace(c))
 	}
 	out = append(out, v.aboutRoutes()...)
 	out = append(out, v.aboutUses()...)
+	if blamed == nil && v.live != nil {
+		out = append(out, v.aboutPods(v.live)...)
+	}
 	if v.Cause.Reason == reasonNotLookedAt || v.Cause.Reason == reasonBehind {
 		out = append(out, v.Kubectl+" get deployments -A -l app.kubernetes.io/part-of=modelplane")
 	}
+	out = append(out, v.aboutStart()...)
 	if len(out) == 0 {
-		out = append(out, v.kubectl(v.obj.GetNamespace(), "describe", v.kind.resource.Name+"."+v.kind.gvk.Group, v.obj.GetName()))
+		out = append(out, v.kubectl(v.obj.GetNamespace(), "describe", v.kind.short(), v.obj.GetName()))
 	}
 	seen := map[string]bool{}
 	out = slices.DeleteFunc(out, func(c string) bool {
@@ -91,6 +97,19 @@ func (v *verdict) aboutPods(w *workload) []string {
 	return out
 }
 
+// aboutStart watches pods that are on their way.
+func (v *verdict) aboutStart() []string {
+	if v.Cause.Status != string(metav1.ConditionUnknown) {
+		return nil
+	}
+	for _, w := range v.workloads {
+		if w.finding != nil && w.finding.Reason == cause.Waiting {
+			return []string{v.kubectl(w.child.GetNamespace(), "get", "pods", "-l", "'"+w.selector.String()+"'", "--watch")}
+		}
+	}
+	return nil
+}
+
 // logs are the words of the command that shows the last words of a container:
 // those of the run before, where it has been started again since.
 func (w *workload) logs() []string {
@@ -146,7 +165,7 @@ func (v *verdict) aboutUses() []string {
 		case n.Reason == "NotFound":
 			out = append(out, v.kubectl(namespace, "get", strings.ToLower(n.Kind)+"s"))
 		case n.Health == Failing || n.Health == Pending:
-			out = append(out, v.Self+" explain "+strings.ToLower(n.Kind)+"/"+n.Name+" -n "+namespace)
+			out = append(out, v.Self+" "+strings.ToLower(n.Kind)+"/"+n.Name+" -n "+namespace)
 		}
 	}
 	return out

@@ -34,8 +34,8 @@ type Explainer struct {
 	Controllers []engine.Controller
 	About       []About
 	Now         func() time.Time
-	// Kubectl and Self begin the commands that are suggested: with the flags that
-	// lead to the same cluster.
+	// Kubectl and Self, which is this very command, begin what is suggested to be
+	// typed, with the flags that lead to the same cluster.
 	Kubectl, Self string
 }
 
@@ -47,7 +47,8 @@ type About struct {
 	// Conditions in the order in which one depends on the other, and no others:
 	// what comes first is the first cause.
 	Conditions []string
-	// Commands to suggest for a reason, after "kubectl". NAMESPACE is replaced.
+	// Commands to suggest for a reason, after "kubectl". NAMESPACE and NAME
+	// are replaced.
 	Commands map[string][]string
 	// Uses are objects that it needs and did not make.
 	Uses func(*unstructured.Unstructured) []Ref
@@ -138,7 +139,7 @@ func (x *exploration) report(ctx context.Context) *Report {
 		APIVersion: x.kind.gvk.GroupVersion().String(), Kind: x.kind.gvk.Kind,
 		Namespace: x.obj.GetNamespace(), Name: x.obj.GetName(),
 		Generation: x.obj.GetGeneration(), Facts: x.facts(),
-		Children: x.tree, Uses: x.uses,
+		Children: x.tree, Uses: x.uses, childless: len(x.kind.controller.Spec().Children) == 0,
 	}
 	x.judge(r)
 	r.Warnings = x.warnings(ctx)

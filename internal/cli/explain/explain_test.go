@@ -5,6 +5,7 @@ package explain_test
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"io"
 	"strings"
 	"testing"
@@ -39,21 +40,19 @@ func readScene(t testing.TB, in []byte) *scene {
 	s := &scene{}
 	decoder := utilyaml.NewYAMLOrJSONDecoder(bytes.NewReader(in), 4096)
 	for {
-		u := &unstructured.Unstructured{}
-		err := decoder.Decode(&u.Object)
+		var body map[string]any
+		err := decoder.Decode(&body)
 		if err == io.EOF {
 			return s
 		}
-		if err != nil {
+		raw, encodeErr := json.Marshal(body)
+		u := &unstructured.Unstructured{}
+		if err := errors.Join(err, encodeErr, u.UnmarshalJSON(raw)); err != nil {
 			t.Fatal(err)
 		}
 		if u.GetKind() != "Case" {
 			s.objects = append(s.objects, u)
 			continue
-		}
-		raw, err := json.Marshal(u.Object)
-		if err != nil {
-			t.Fatal(err)
 		}
 		if err := json.Unmarshal(raw, s); err != nil {
 			t.Fatal(err)
@@ -66,7 +65,7 @@ func (s *scene) explainer() *explain.Explainer {
 	return &explain.Explainer{
 		Reader: &objects{all: s.objects, refuse: s.Refuse}, Served: served(servingtest.Scheme, all, s.Without),
 		Scheme: servingtest.Scheme, Controllers: all, About: domains.About(),
-		Now: func() time.Time { return now }, Kubectl: "kubectl", Self: "modelplane",
+		Now: func() time.Time { return now }, Kubectl: "kubectl", Self: "modelplane explain",
 	}
 }
 

@@ -22,7 +22,7 @@ type Report struct {
 	Generation         int64        `json:"generation"`
 	ObservedGeneration int64        `json:"observedGeneration,omitempty"`
 	Facts              []Fact       `json:"facts,omitempty"`
-	Children           []Node       `json:"children"`
+	Children           []Node       `json:"children,omitempty"`
 	Uses               []Node       `json:"uses,omitempty"`
 	// Warnings are the newest events that tell of trouble.
 	Warnings []Warning `json:"warnings,omitempty"`
@@ -36,6 +36,8 @@ type Report struct {
 	Unread []string `json:"unread,omitempty"`
 
 	now time.Time
+	// childless is a kind of which nothing is made.
+	childless bool
 }
 
 // Fact is a line of the header.

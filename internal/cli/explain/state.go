@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 
-	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -66,7 +65,7 @@ func (e endpoints) add(u *unstructured.Unstructured) {
 
 // nodeOf is the line of a child.
 func (x *exploration) nodeOf(u *unstructured.Unstructured, behind endpoints) Node {
-	n := Node{Kind: u.GetKind(), Name: u.GetName(), Namespace: x.elsewhere(u.GetNamespace())}
+	n := Node{Kind: kindName(u), Name: u.GetName(), Namespace: x.elsewhere(u.GetNamespace())}
 	n.State, n.Health, n.Reason = x.stateOf(u, behind)
 	n.State = clip(n.State, 80)
 	if u.GetDeletionTimestamp() != nil {
@@ -76,6 +75,14 @@ func (x *exploration) nodeOf(u *unstructured.Unstructured, behind endpoints) Nod
 		x.addPods(&n, w)
 	}
 	return n
+}
+
+// kindName tells Services of others from those of Kubernetes.
+func kindName(u *unstructured.Unstructured) string {
+	if gk := u.GroupVersionKind().GroupKind(); gk.Kind == "Service" {
+		return gk.String()
+	}
+	return u.GetKind()
 }
 
 // stateOf says how a child is. Kinds that are not known here are taken at the
@@ -133,16 +140,10 @@ func deploymentState(w *workload) (state string, health Health, reason string) {
 		return state, Well, ""
 	}
 	health, reason = grade(*w.finding)
-	if health == Failing && available(d) {
-		health = Pending // what there was before still answers
+	if health == Failing && d.Status.AvailableReplicas > 0 {
+		health = Pending // others still answer
 	}
 	return state, health, reason
-}
-
-func available(d *appsv1.Deployment) bool {
-	return slices.ContainsFunc(d.Status.Conditions, func(c appsv1.DeploymentCondition) bool {
-		return c.Type == appsv1.DeploymentAvailable && c.Status == corev1.ConditionTrue && d.Status.AvailableReplicas > 0
-	})
 }
 
 func (x *exploration) serviceState(s *corev1.Service, behind endpoints) (state string, health Health, reason string) {

@@ -25,10 +25,17 @@ type Look struct {
 func (r *Report) Text(out io.Writer, look Look) error {
 	p := &printer{look: look, report: r}
 	p.header()
-	p.tree(r.Children, "Nothing has been made of it.")
+	switch {
+	case len(r.Children) > 0:
+		p.heading("Children")
+		p.tree(r.Children)
+	case !r.childless:
+		p.heading("Children")
+		p.line("  none")
+	}
 	if len(r.Uses) > 0 {
 		p.heading("Uses")
-		p.tree(r.Uses, "")
+		p.tree(r.Uses)
 	}
 	p.warnings()
 	p.notes()
@@ -76,7 +83,7 @@ func (p *printer) header() {
 	switch {
 	case r.Ready:
 		health, verdict = Well, "ready"
-	case r.Cause != nil && r.Cause.Status == "Unknown":
+	case r.Cause != nil && (r.Cause.Status == "Unknown" || r.Cause.Reason == reasonNotLookedAt || r.Cause.Reason == reasonBehind):
 		health, verdict = Pending, "not ready yet"
 	}
 	if r.Since != nil && (r.Cause == nil || r.Cause.Source == FromCondition) {
@@ -95,17 +102,12 @@ func (p *printer) header() {
 	for _, f := range facts {
 		p.line("  " + pad(f.Name, width) + "  " + clean(f.Value))
 	}
-	p.line("")
 }
 
 // row is a line of the tree before its columns are aligned.
 type row struct{ name, state, health string }
 
-func (p *printer) tree(nodes []Node, none string) {
-	if len(nodes) == 0 {
-		p.line(none)
-		return
-	}
+func (p *printer) tree(nodes []Node) {
 	var rows []row
 	for i := range nodes {
 		rows = append(rows, p.rows(&nodes[i], "", "")...)
@@ -116,7 +118,7 @@ func (p *printer) tree(nodes []Node, none string) {
 		states = max(states, utf8.RuneCountInString(r.state))
 	}
 	for _, r := range rows {
-		p.line(pad(r.name, names) + "  " + pad(r.state, states) + "  " + r.health)
+		p.line("  " + pad(r.name, names) + "  " + pad(r.state, states) + "  " + r.health)
 	}
 }
 

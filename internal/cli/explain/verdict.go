@@ -33,6 +33,10 @@ var podReasons = []string{
 	cause.QuotaExceeded, cause.FailedCreate, cause.DeploymentPaused, cause.ProgressDeadlineExceeded,
 }
 
+// echoes are reasons by which other controllers say no more than that pods are
+// not ready; the pods know why.
+var echoes = []string{"MinimumReplicasUnavailable", "RevisionFailed", "RevisionMissing"}
+
 // verdict weighs what the object says against what its pods say: the object's
 // word stands unless it is older than they are.
 type verdict struct {
@@ -105,9 +109,10 @@ func (v *verdict) blame(w *workload, c *Cause) {
 
 func (v *verdict) deleting() {
 	age := duration.HumanDuration(v.exploration.Now().Sub(v.obj.GetDeletionTimestamp().Time))
-	text := "It is being deleted for " + age + "."
+	text := "It was deleted " + age + " ago and is about to go."
 	if f := v.obj.GetFinalizers(); len(f) > 0 {
-		text += " It waits for the finalizers " + strings.Join(f, ", ") + ", which those who set them take off when they have cleaned up."
+		text = "It was deleted " + age + " ago and is held by finalizers: " + strings.Join(f, ", ") +
+			". Whoever set one takes it off after cleaning up; check that it runs."
 	}
 	v.blame(nil, &Cause{Source: FromObject, Reason: reasonDeleting, Message: text})
 }
@@ -116,7 +121,7 @@ func (v *verdict) deleting() {
 // pods know better.
 func (v *verdict) outdated() {
 	c := v.first()
-	v.Notes = append(v.Notes, fmt.Sprintf("The manager has not looked at your last change yet; of generation %d it said: %s", v.ObservedGeneration, c.sentence()))
+	v.Notes = append(v.Notes, fmt.Sprintf("Of generation %d it was said: %s", v.ObservedGeneration, c.sentence()))
 	if v.live != nil && v.live.finding.Blocking {
 		v.blamePods(v.live)
 		return
@@ -156,15 +161,18 @@ func (v *verdict) saysNotReady() {
 	}
 	ofPods := slices.Contains(podReasons, c.reason)
 	switch {
-	case v.live != nil && (ofPods || c.status == string(metav1.ConditionUnknown)):
+	case v.live != nil && (ofPods || slices.Contains(echoes, c.reason) || c.status == string(metav1.ConditionUnknown)):
 		v.blamePods(v.live)
-		v.Notes = append(v.Notes, "The conditions do not say so yet: "+c.sentence())
+		v.Notes = append(v.Notes, "The conditions say: "+c.sentence())
 	case ofPods && v.allWell():
 		v.blame(nil, &Cause{Source: FromPods, Reason: reasonBehind,
 			Message: "The pods are as wanted now, and the manager has not said so yet. " + checkManager})
 		v.Notes = append(v.Notes, "The conditions still say: "+c.sentence())
 	default:
 		v.blame(nil, said)
+		if v.live != nil {
+			v.Notes = append(v.Notes, fmt.Sprintf("Besides, of %s %s: %s", v.live.child.GetKind(), v.live.child.GetName(), v.live.finding.Message))
+		}
 	}
 }
 
@@ -172,10 +180,10 @@ func (v *verdict) blamePods(w *workload) {
 	v.blame(w, &Cause{Source: FromPods, Reason: w.finding.Reason, Message: w.finding.Message})
 }
 
-// allWell tells whether there are workloads, all were read, and none lacks anything.
+// allWell tells whether there are Deployments, all were read, and none lacks anything.
 func (v *verdict) allWell() bool {
 	return len(v.workloads) > 0 && v.readAll(podKind) &&
-		!slices.ContainsFunc(v.workloads, func(w *workload) bool { return w.finding != nil })
+		!slices.ContainsFunc(v.workloads, func(w *workload) bool { return w.deployment == nil || w.finding != nil })
 }
 
 // explaining is the condition that already says what was found, nil if none does.
