@@ -78,10 +78,10 @@ func quiet(t *testing.T, counter *testkit.Counter, when string) {
 	t.Helper()
 	before, since := counter.Snapshot(), time.Now()
 	testkit.Eventually(t, 30*time.Second, "no write for three seconds "+when, func() error {
-		new := counter.Since(before)
-		if new.Writes() != new.Of("create", "events.k8s.io/events")+new.Of("patch", "events.k8s.io/events") {
+		fresh := counter.Since(before)
+		if fresh.Writes() != fresh.Of("create", "events.k8s.io/events")+fresh.Of("patch", "events.k8s.io/events") {
 			before, since = counter.Snapshot(), time.Now()
-			return fmt.Errorf("there were writes:\n%s", new)
+			return fmt.Errorf("there were writes:\n%s", fresh)
 		}
 		if time.Since(since) < 3*time.Second {
 			return errors.New("three seconds have not passed")
