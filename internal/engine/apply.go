@@ -145,7 +145,7 @@ func (w *writer) check(in *intent, live client.Object) verdict {
 			return intact
 		}
 		return changed
-	case live.GetAnnotations()[AnnotationIntent] != in.digest:
+	case live.GetLabels()[LabelIntent] != in.digest:
 		if known && last.digest == in.digest {
 			return edited
 		}

@@ -11,7 +11,7 @@
 //
 // # How an unchanged child costs nothing
 //
-// What was applied is recognisable from the live child alone: an annotation
+// What was applied is recognisable from the live child alone: a label
 // holds the digest of the intent, and the child's managed fields show whether
 // every field of that intent is still ours. When both hold there is nothing to
 // send, also right after a restart. Somebody who edits a field of ours takes

@@ -140,12 +140,9 @@ func (in *intent) seal() error {
 	}
 	sum := sha256.Sum256(raw)
 	in.digest = hex.EncodeToString(sum[:12])
-	annotations := in.body.GetAnnotations()
-	if annotations == nil {
-		annotations = map[string]string{}
-	}
-	annotations[AnnotationIntent] = in.digest
-	in.body.SetAnnotations(annotations)
+	labels := in.body.GetLabels()
+	labels[LabelIntent] = in.digest
+	in.body.SetLabels(labels)
 	return nil
 }
 

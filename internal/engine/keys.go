@@ -12,8 +12,9 @@ const (
 	// AnnotationOwner names the owner as Kind.group/namespace/name where an
 	// owner reference cannot.
 	AnnotationOwner = "modelplane.dev/owner"
-	// AnnotationIntent holds the digest of what was last applied.
-	AnnotationIntent = "modelplane.dev/intent"
+	// LabelIntent holds the digest of what was last applied. It is no annotation,
+	// because a Deployment whose annotations change counts as a new generation.
+	LabelIntent = "modelplane.dev/intent"
 	// AnnotationRetained marks a child that outlives its owner.
 	AnnotationRetained = "modelplane.dev/retained"
 	// FinalizerPrefix, with the controller's name, is the finalizer of objects
