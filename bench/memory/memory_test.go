@@ -7,6 +7,7 @@ import (
 	"bufio"
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -14,6 +15,7 @@ import (
 	"os/signal"
 	"runtime"
 	"runtime/debug"
+	"runtime/pprof"
 	"strconv"
 	"strings"
 	"sync"
@@ -39,6 +41,8 @@ const (
 	mostMiB = 20.0
 
 	childKubeconfig = "MODELPLANE_BENCH_KUBECONFIG"
+	heapProfile     = "MODELPLANE_BENCH_HEAP" // file that a heap profile is written to
+	childFleet      = "MODELPLANE_BENCH_FLEET"
 )
 
 // TestMain is also the manager: the benchmark starts this binary again, so that
@@ -55,8 +59,8 @@ func TestMain(m *testing.M) {
 	testkit.Main(m)
 }
 
-// manager runs the engine with the sample kind, which watches Secrets, and
-// answers each line on its standard input with its memory in KiB.
+// manager runs the engine with the sample kind, which watches Secrets, or with
+// another one, and answers each line on its standard input with its memory in KiB.
 func manager(kubeconfig string) error {
 	cfg, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {
@@ -71,10 +75,29 @@ func manager(kubeconfig string) error {
 			runtime.GC()
 			debug.FreeOSMemory()
 			now, peak := memoryOf("VmRSS"), memoryOf("VmHWM")
+			writeHeap(os.Getenv(heapProfile))
 			fmt.Printf("%d %d\n", now, peak)
 		}
 	}()
+	if os.Getenv(childFleet) == "true" {
+		return enginetest.RunWith(fleetController())(ctx, cfg)
+	}
 	return enginetest.Run(ctx, cfg)
+}
+
+// writeHeap leaves a profile for whoever wants to know where the memory is.
+func writeHeap(path string) {
+	if path == "" {
+		return
+	}
+	f, err := os.Create(path)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return
+	}
+	if err := errors.Join(pprof.WriteHeapProfile(f), f.Close()); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+	}
 }
 
 func memoryOf(field string) int {
@@ -110,44 +133,65 @@ func BenchmarkForeignSecrets(b *testing.B) {
 	}
 }
 
-// measure starts a manager, waits until it has seen and handled everything, and
-// returns its memory in KiB.
-func measure(b *testing.B, bench *enginetest.Bench, round int) (now, peak int) {
+// process is a manager of its own.
+type process struct {
+	cmd *exec.Cmd
+	in  io.WriteCloser
+	out io.Reader
+}
+
+// start starts this binary as a manager, of a fleet of services or of the sample
+// kind.
+func start(b *testing.B, bench *enginetest.Bench, services bool) *process {
 	b.Helper()
 	self, err := os.Executable()
 	if err != nil {
 		b.Fatal(err)
 	}
-	cmd := exec.Command(self)
-	cmd.Env = append(os.Environ(), childKubeconfig+"="+bench.Kubeconfig())
-	cmd.Stderr = os.Stderr
-	in, err := cmd.StdinPipe()
-	if err != nil {
+	p := &process{cmd: exec.Command(self)}
+	p.cmd.Env = append(os.Environ(), childKubeconfig+"="+bench.Kubeconfig(), childFleet+"="+strconv.FormatBool(services))
+	p.cmd.Stderr = os.Stderr
+	if p.in, err = p.cmd.StdinPipe(); err != nil {
 		b.Fatal(err)
 	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
+	if p.out, err = p.cmd.StdoutPipe(); err != nil {
 		b.Fatal(err)
 	}
-	if err := cmd.Start(); err != nil {
+	if err := p.cmd.Start(); err != nil {
 		b.Fatal(err)
 	}
-	defer func() {
-		_ = in.Close()
-		_ = cmd.Wait()
-	}()
+	return p
+}
+
+func (p *process) stop() {
+	_ = p.in.Close()
+	_ = p.cmd.Wait()
+}
+
+// memory of the process in KiB, after a collection and at its peak.
+func (p *process) memory(b *testing.B) (now, peak int) {
+	b.Helper()
+	if _, err := io.WriteString(p.in, "\n"); err != nil {
+		b.Fatal(err)
+	}
+	if _, err := fmt.Fscan(p.out, &now, &peak); err != nil {
+		b.Fatal(err)
+	}
+	return now, peak
+}
+
+// measure starts a manager, waits until it has seen and handled everything, and
+// returns its memory in KiB.
+func measure(b *testing.B, bench *enginetest.Bench, round int) (now, peak int) {
+	b.Helper()
+	p := start(b, bench, false)
+	defer p.stop()
 	// An object that depends on a Secret is ready only when the Secrets are in the cache.
 	name := fmt.Sprintf("probe-%d", round)
 	bench.Create(b, bench.Sample(name, sample.SampleSpec{SecretFrom: name}),
 		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: bench.NS, Name: name}, Data: map[string][]byte{"value": []byte("x")}})
 	testkit.Eventually(b, 2*time.Minute, "the manager to have caught up", func() error { return bench.Ready(context.Background(), name) })
-	if _, err := io.WriteString(in, "\n"); err != nil {
-		b.Fatal(err)
-	}
-	if _, err := fmt.Fscan(out, &now, &peak); err != nil {
-		b.Fatal(err)
-	}
-	return now, peak
+	return p.memory(b)
 }
 
 func fill(b *testing.B, bench *enginetest.Bench) {

@@ -9,11 +9,11 @@ import (
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 )
@@ -22,7 +22,7 @@ import (
 type writer struct {
 	client     client.Client
 	live       client.Reader // uncached, for the rare look before touching what may be somebody else's
-	owned      client.Reader
+	caches     *caches
 	apis       *apis
 	ledger     *ledger
 	metrics    *childMetrics
@@ -151,9 +151,9 @@ func (w *writer) check(in *intent, live client.Object) verdict {
 		}
 		return changed
 	}
-	fields := ownedFields(live.GetManagedFields(), w.fieldOwner)
+	fields := ownedFields(live.GetManagedFields(), w.fieldOwner) // the owner's UID is left out of them
 	hash := w.ledger.hash(fields)
-	if known && last.uid == live.GetUID() && last.digest == in.digest && last.fields == hash || covers(fields, in.body.Object) {
+	if known && last.uid == live.GetUID() && last.digest == in.digest && last.fields == hash || covers(withHolder(fields, string(in.holder)), in.body.Object) {
 		if w.leftBy(live.GetManagedFields()) {
 			return inherited
 		}
@@ -226,7 +226,7 @@ func (w *writer) send(ctx context.Context, in *intent, live client.Object) error
 func (w *writer) wrote(in *intent, answer client.Object) {
 	w.ledger.put(in.holder, in.key, entry{
 		uid: answer.GetUID(), digest: in.digest, version: answer.GetResourceVersion(),
-		fields: w.ledger.hash(ownedFields(answer.GetManagedFields(), w.fieldOwner)),
+		fields: w.ledger.hash(withoutHolder(ownedFields(answer.GetManagedFields(), w.fieldOwner), string(in.holder))),
 	})
 }
 
@@ -304,37 +304,59 @@ func editedBy(live client.Object) string {
 	return " by " + name
 }
 
-// childKind is a kind of child with what is needed to read it.
+// childKind is a kind of child, in the form that the cache has it.
 type childKind struct {
-	gvk    schema.GroupVersionKind
-	object func() client.Object
-	list   func() client.ObjectList
+	gvk  schema.GroupVersionKind
+	form any
 }
 
-// childrenOf reads an owner's children of all kinds from the cache, without
+// childrenOf finds an owner's children of all kinds in the cache, without
 // copying them: they must not be changed.
 func (w *writer) childrenOf(ctx context.Context, uid types.UID) (children, error) {
 	have := children{}
 	for _, k := range w.kinds {
-		if w.apis.served(k.gvk) != nil {
-			continue
-		}
-		list := k.list()
-		err := w.owned.List(ctx, list, client.MatchingFields{ownerIndex: string(uid)}, client.UnsafeDisableDeepCopy)
+		var found []any
+		err := w.with(ctx, k, func(i toolscache.Indexer) (err error) {
+			found, err = i.ByIndex(ownerIndex, string(uid))
+			return err
+		})
 		if err != nil {
-			if w.apis.served(k.gvk) != nil {
-				continue // gone while we looked
-			}
 			return nil, fmt.Errorf("list %s: %w", k.gvk.Kind, err)
 		}
-		items, err := meta.ExtractList(list)
-		if err != nil {
-			return nil, err
-		}
-		for _, item := range items {
+		for _, item := range found {
 			obj := item.(client.Object)
 			have[childKey{gvk: k.gvk, NamespacedName: client.ObjectKeyFromObject(obj)}] = obj
 		}
 	}
 	return have, nil
+}
+
+// child finds one child in the cache, whoever's it is; nil if there is none.
+func (w *writer) child(ctx context.Context, key childKey) (client.Object, error) {
+	at := slices.IndexFunc(w.kinds, func(k childKind) bool { return k.gvk == key.gvk })
+	if at < 0 {
+		return nil, nil
+	}
+	var found any
+	err := w.with(ctx, w.kinds[at], func(i toolscache.Indexer) (err error) {
+		found, _, err = i.GetByKey(toolscache.NewObjectName(key.Namespace, key.Name).String())
+		return err
+	})
+	obj, _ := found.(client.Object)
+	return obj, err
+}
+
+// with reads from the cache of a kind, unless its API is absent.
+func (w *writer) with(ctx context.Context, k childKind, read func(toolscache.Indexer) error) error {
+	if w.apis.served(k.gvk) != nil {
+		return nil
+	}
+	i, err := w.caches.indexer(ctx, k.gvk, k.form)
+	if err == nil {
+		err = read(i)
+	}
+	if err != nil && w.apis.served(k.gvk) != nil {
+		return nil // gone while we looked
+	}
+	return err
 }

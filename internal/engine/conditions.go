@@ -9,6 +9,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/modelplane/modelplane/internal/kube"
 )
@@ -63,6 +64,23 @@ func dropCondition(status map[string]any, typ string) {
 		}
 	}
 	status["conditions"] = kept
+}
+
+// statusOf encodes the status of an object, which every kind has in a field of
+// that name.
+func statusOf(obj client.Object) (map[string]any, error) {
+	field := reflect.ValueOf(obj).Elem().FieldByName("Status")
+	if !field.IsValid() {
+		return nil, fmt.Errorf("%T has no status", obj)
+	}
+	if field.Kind() != reflect.Pointer {
+		field = field.Addr()
+	}
+	status, err := encodeStatus(field.Interface())
+	if status == nil {
+		status = map[string]any{}
+	}
+	return status, err
 }
 
 // encodeStatus takes the status struct, or a pointer to it; nil gives nil.

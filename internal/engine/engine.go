@@ -21,7 +21,6 @@ type Engine struct {
 	apis     *apis
 	contents *contents
 	clock    clock.PassiveClock
-	indexed  map[string]bool
 }
 
 // New prepares a manager for controllers. The manager's cache should be made
@@ -35,7 +34,7 @@ func New(mgr manager.Manager) (*Engine, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make a discovery client: %w", err)
 	}
-	e := &Engine{mgr: mgr, caches: c, apis: newAPIs(d, mgr.GetCache()), contents: newContents(), clock: clock.RealClock{}, indexed: map[string]bool{}}
+	e := &Engine{mgr: mgr, caches: c, apis: newAPIs(d, mgr.GetCache()), contents: newContents(), clock: clock.RealClock{}}
 	return e, mgr.Add(e.apis)
 }
 

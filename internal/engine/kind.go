@@ -130,6 +130,15 @@ type ChildKind struct {
 	Optional bool
 	// Resource is the plural name where it cannot be guessed from the kind.
 	Resource string
+	// MetadataOnly keeps only the metadata of these children in memory, for a kind
+	// whose content and status nobody reads. Reader.Child gives it as
+	// *metav1.PartialObjectMetadata, and nobody is woken by a change that takes
+	// no field of ours and does not show in the metadata.
+	MetadataOnly bool
+	// Trim drops from a child what Observe never reads, before the child is kept
+	// in memory. It must leave the metadata alone. Controllers that have a kind
+	// in common must give the same function, a named one.
+	Trim func(client.Object)
 }
 
 // Input is a kind that Observe reads.
@@ -142,6 +151,10 @@ type Input struct {
 	MetadataOnly bool
 	// Select restricts what is watched and kept. All of it if nil.
 	Select labels.Selector
+	// Trim drops from an input what Observe never reads, before it is kept in
+	// memory, as in ChildKind. It must leave name, namespace, UID and
+	// resource version alone. A change of what was dropped wakes nobody.
+	Trim func(client.Object)
 	// Optional as in ChildKind.
 	Optional bool
 	// Resource as in ChildKind.

@@ -24,7 +24,8 @@ type Reader interface {
 	// List reads inputs. Give InNamespace where it applies, so that the others
 	// do not wake the object, and Matching where only some concern it.
 	List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error
-	// Child reads a live child of ours by the name and namespace in obj.
+	// Child reads a live child of ours by the name and namespace in obj; of a kind
+	// that is kept as metadata only, into *metav1.PartialObjectMetadata.
 	Child(ctx context.Context, obj client.Object) error
 	// Content reads an input that is kept in memory as metadata only (a
 	// Secret), in full. It costs an API call once per version of it.
@@ -46,6 +47,7 @@ type sources struct {
 	inputs   client.Reader
 	selected map[schema.GroupKind]client.Reader
 	owned    client.Reader
+	heads    map[schema.GroupKind]bool // children that are kept as metadata only
 	live     client.Reader
 	apis     *apis
 	contents *contents
@@ -127,6 +129,9 @@ func (r *recorder) Child(ctx context.Context, obj client.Object) error {
 	}
 	if err := r.apis.served(gvk); err != nil {
 		return err
+	}
+	if _, head := obj.(*metav1.PartialObjectMetadata); !head && r.heads[gvk.GroupKind()] {
+		return fmt.Errorf("of %s only the metadata is kept: read it as PartialObjectMetadata, or take MetadataOnly off its ChildKind", gvk.Kind)
 	}
 	return r.owned.Get(ctx, client.ObjectKeyFromObject(obj), obj)
 }

@@ -4,6 +4,7 @@ package engine
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"reflect"
@@ -16,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -44,10 +46,21 @@ type reporter struct {
 	written map[types.UID]writtenStatus
 }
 
+// writtenStatus is small, since there is one for every object.
 type writtenStatus struct {
 	version string
-	planned map[string]any // as computed
-	stored  map[string]any // as the API server answered
+	planned digest // as computed
+	stored  digest // as the API server answered
+	// answer is what it answered, encoded, until the cache was seen to have it.
+	answer []byte
+}
+
+// digest recognises a status.
+type digest [sha256.Size]byte
+
+func digestOf(status map[string]any) (digest, []byte, error) {
+	raw, err := json.Marshal(status)
+	return sha256.Sum256(raw), raw, err
 }
 
 // report writes the status if it changed and says what changed. It returns the
@@ -78,19 +91,16 @@ func (r *reporter) report(ctx context.Context, obj client.Object, plan Plan, pro
 func (r *reporter) current(obj client.Object) (map[string]any, string, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if w, ok := r.written[obj.GetUID()]; ok && older(obj.GetResourceVersion(), w.version) {
-		return w.stored, w.version, nil
+	if w, ok := r.written[obj.GetUID()]; ok && w.answer != nil {
+		if older(obj.GetResourceVersion(), w.version) {
+			status := map[string]any{}
+			return status, w.version, utiljson.Unmarshal(w.answer, &status) // numbers as elsewhere
+		}
+		w.answer = nil
+		r.written[obj.GetUID()] = w
 	}
-	whole, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
-	if err != nil {
-		return nil, "", fmt.Errorf("encode the status: %w", err)
-	}
-	status, _ := whole["status"].(map[string]any)
-	if status == nil {
-		status = map[string]any{}
-	}
-	dropNulls(status)
-	return status, obj.GetResourceVersion(), nil
+	status, err := statusOf(obj)
+	return status, obj.GetResourceVersion(), err
 }
 
 // futile tells whether the API server already answered this very status with
@@ -100,7 +110,15 @@ func (r *reporter) futile(uid types.UID, live, next map[string]any) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	w, ok := r.written[uid]
-	return ok && reflect.DeepEqual(w.planned, next) && reflect.DeepEqual(w.stored, live)
+	if !ok {
+		return false
+	}
+	planned, _, err := digestOf(next)
+	if err != nil || w.planned != planned {
+		return false
+	}
+	stored, _, err := digestOf(live)
+	return err == nil && w.stored == stored
 }
 
 // isOwn recognises the echo of our own status write.
@@ -187,13 +205,20 @@ func (r *reporter) patch(ctx context.Context, obj client.Object, version string,
 	if err != nil {
 		return fmt.Errorf("write the status: %w", err)
 	}
-	stored, _, err := (&reporter{}).current(answer)
+	stored, err := statusOf(answer)
 	if err != nil {
+		return err
+	}
+	w := writtenStatus{version: answer.GetResourceVersion()}
+	if w.planned, _, err = digestOf(next); err != nil {
+		return err
+	}
+	if w.stored, w.answer, err = digestOf(stored); err != nil {
 		return err
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.written[obj.GetUID()] = writtenStatus{version: answer.GetResourceVersion(), planned: next, stored: stored}
+	r.written[obj.GetUID()] = w
 	return nil
 }
 

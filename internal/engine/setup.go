@@ -10,7 +10,6 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
@@ -81,10 +80,10 @@ func (c *controllerOf[T, Seen]) reconciler(e *Engine, gvk schema.GroupVersionKin
 		failures: map[types.NamespacedName]int{}, uids: map[types.NamespacedName]types.UID{}, removed: map[types.UID]bool{},
 		sources: &sources{
 			scheme: e.mgr.GetScheme(), inputs: e.mgr.GetCache(), selected: map[schema.GroupKind]client.Reader{},
-			owned: e.caches.owned, live: live, apis: e.apis, contents: e.contents,
+			owned: e.caches.owned, heads: map[schema.GroupKind]bool{}, live: live, apis: e.apis, contents: e.contents,
 		},
 		writer: &writer{
-			client: e.mgr.GetClient(), live: live, owned: e.caches.owned, apis: e.apis, ledger: newLedger(),
+			client: e.mgr.GetClient(), live: live, caches: e.caches, apis: e.apis, ledger: newLedger(),
 			metrics: &childMetrics{kind: gvk.Kind}, fieldOwner: c.spec.fieldOwner(), sharing: newSharing(),
 			oldManagers: c.spec.OldManagers,
 		},
@@ -105,30 +104,30 @@ func (c *controllerOf[T, Seen]) watches(e *Engine, r *reconciler[T, Seen]) ([]*w
 		if err != nil {
 			return nil, err
 		}
-		r.writer.kinds = append(r.writer.kinds, childKind{gvk: gvk, list: listOf(e.mgr.GetScheme(), gvk),
-			object: func() client.Object { return prototype(k.Object, gvk) }})
-		out = append(out, &watched{gvk: gvk, object: prototype(k.Object, gvk), optional: k.Optional, owned: true,
-			cache: e.caches.owned, handler: childHandler(r.gvk, gvk, r.writer)})
+		object := prototype(k.Object, gvk, k.MetadataOnly)
+		if err := e.caches.trims.add(ownedName, object, k.Trim, c.spec.Name); err != nil {
+			return nil, err
+		}
+		r.writer.kinds = append(r.writer.kinds, childKind{gvk: gvk, form: formOf(object)})
+		r.sources.heads[gvk.GroupKind()] = k.MetadataOnly
+		out = append(out, &watched{gvk: gvk, object: object, optional: k.Optional, owned: true,
+			cache: e.caches.owned, handler: childHandler(r.gvk, gvk, r.writer, k.MetadataOnly || k.Trim != nil)})
 	}
 	for _, in := range c.spec.Inputs {
 		gvk, err := apiutil.GVKForObject(in.Object, e.mgr.GetScheme())
 		if err != nil {
 			return nil, err
 		}
-		from, err := e.caches.of(in)
+		object := prototype(in.Object, gvk, in.MetadataOnly)
+		from, err := e.caches.of(in, object, c.spec.Name)
 		if err != nil {
 			return nil, err
 		}
-		if in.Select != nil {
+		if from != e.mgr.GetCache() {
 			r.sources.selected[gvk.GroupKind()] = from
 		}
-		object := prototype(in.Object, gvk)
-		if in.MetadataOnly {
-			head := &metav1.PartialObjectMetadata{}
-			head.SetGroupVersionKind(gvk)
-			object = head
-		}
-		out = append(out, &watched{gvk: gvk, object: object, optional: in.Optional, cache: from, handler: inputHandler(gvk.GroupKind(), r.tracker)})
+		out = append(out, &watched{gvk: gvk, object: object, optional: in.Optional, cache: from,
+			handler: inputHandler(gvk.GroupKind(), r.tracker, in.Trim != nil)})
 	}
 	for _, w := range out {
 		if w.optional {
@@ -145,11 +144,10 @@ func (e *Engine) begin(ctx context.Context, run controller.Controller, w *watche
 	if e.apis.served(w.gvk) != nil {
 		return nil //nolint:nilerr // an API that is absent is no failure; follow begins the watch when it comes
 	}
-	if key := w.gvk.String(); w.owned && !e.indexed[key] {
+	if w.owned {
 		if err := e.caches.index(ctx, w.object); err != nil {
 			return fmt.Errorf("index %s by owner: %w", w.gvk.Kind, err)
 		}
-		e.indexed[key] = true
 	}
 	return run.Watch(source.Kind(w.cache, w.object, w.handler))
 }
@@ -185,8 +183,10 @@ func (e *Engine) follow(run controller.Controller, t *tracker, l *ledger, watche
 }
 
 func (e *Engine) turn(ctx context.Context, run controller.Controller, w *watched, present bool) error {
+	if !present && w.owned {
+		return e.caches.drop(ctx, w.object)
+	}
 	if !present {
-		delete(e.indexed, w.gvk.String())
 		return w.cache.RemoveInformer(ctx, w.object)
 	}
 	if err := e.begin(ctx, run, w); err != nil {
@@ -214,8 +214,9 @@ func primaryHandler(rep *reporter) handler.EventHandler {
 }
 
 // childHandler wakes the owner of a child, or all who plan a shared one, and
-// notes that the child is gone.
-func childHandler(ownerKind, gvk schema.GroupVersionKind, w *writer) handler.EventHandler {
+// notes that the child is gone. Where not all of a child is kept (partial), a
+// change of what is not kept wakes nobody.
+func childHandler(ownerKind, gvk schema.GroupVersionKind, w *writer, partial bool) handler.EventHandler {
 	wake := func(obj client.Object, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
 		for _, who := range w.sharing.planners(childKey{gvk: gvk, NamespacedName: client.ObjectKeyFromObject(obj)}) {
 			q.Add(reconcile.Request{NamespacedName: who})
@@ -224,17 +225,23 @@ func childHandler(ownerKind, gvk schema.GroupVersionKind, w *writer) handler.Eve
 			q.Add(reconcile.Request{NamespacedName: who})
 		}
 	}
+	left := func(obj client.Object) {
+		w.ledger.left(types.UID(obj.GetLabels()[LabelOwner]), childKey{gvk: gvk, NamespacedName: client.ObjectKeyFromObject(obj)}, obj.GetUID())
+	}
 	return handler.Funcs{
 		CreateFunc: func(_ context.Context, e event.CreateEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
 			wake(e.Object, q)
 		},
 		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
-			if e.ObjectOld.GetResourceVersion() != e.ObjectNew.GetResourceVersion() {
+			if e.ObjectOld.GetLabels()[LabelOwner] != e.ObjectNew.GetLabels()[LabelOwner] {
+				left(e.ObjectOld) // for its owner it is gone
+			}
+			if e.ObjectOld.GetResourceVersion() != e.ObjectNew.GetResourceVersion() && !(partial && alike(e.ObjectOld, e.ObjectNew)) {
 				wake(e.ObjectNew, q)
 			}
 		},
 		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
-			w.ledger.left(types.UID(e.Object.GetLabels()[LabelOwner]), childKey{gvk: gvk, NamespacedName: client.ObjectKeyFromObject(e.Object)}, e.Object.GetUID())
+			left(e.Object)
 			wake(e.Object, q)
 		},
 	}
@@ -256,8 +263,9 @@ func ownerOf(kind schema.GroupVersionKind, child client.Object) (types.Namespace
 	return types.NamespacedName{Namespace: parts[1], Name: parts[2]}, true
 }
 
-// inputHandler wakes exactly those that asked for an input.
-func inputHandler(gk schema.GroupKind, t *tracker) handler.EventHandler {
+// inputHandler wakes exactly those that asked for an input. A change of what is
+// trimmed wakes nobody.
+func inputHandler(gk schema.GroupKind, t *tracker, trimmed bool) handler.EventHandler {
 	wake := func(q workqueue.TypedRateLimitingInterface[reconcile.Request], states ...client.Object) {
 		for who := range t.concerned(gk, states...) {
 			q.Add(reconcile.Request{NamespacedName: who})
@@ -268,7 +276,7 @@ func inputHandler(gk schema.GroupKind, t *tracker) handler.EventHandler {
 			wake(q, e.Object)
 		},
 		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
-			if e.ObjectOld.GetResourceVersion() != e.ObjectNew.GetResourceVersion() {
+			if e.ObjectOld.GetResourceVersion() != e.ObjectNew.GetResourceVersion() && !(trimmed && alike(e.ObjectOld, e.ObjectNew)) {
 				wake(q, e.ObjectOld, e.ObjectNew)
 			}
 		},
@@ -279,26 +287,17 @@ func inputHandler(gk schema.GroupKind, t *tracker) handler.EventHandler {
 }
 
 // prototype is an empty object to watch with: typed where the scheme knows the
-// kind, unstructured otherwise.
-func prototype(obj client.Object, gvk schema.GroupVersionKind) client.Object {
+// kind, unstructured otherwise, or only a head.
+func prototype(obj client.Object, gvk schema.GroupVersionKind, head bool) client.Object {
+	if head {
+		m := &metav1.PartialObjectMetadata{}
+		m.SetGroupVersionKind(gvk)
+		return m
+	}
 	if _, ok := obj.(*unstructured.Unstructured); ok {
 		u := &unstructured.Unstructured{}
 		u.SetGroupVersionKind(gvk)
 		return u
 	}
 	return newLike(obj)
-}
-
-func listOf(scheme *runtime.Scheme, gvk schema.GroupVersionKind) func() client.ObjectList {
-	listKind := gvk.GroupVersion().WithKind(gvk.Kind + "List")
-	return func() client.ObjectList {
-		if made, err := scheme.New(listKind); err == nil {
-			if list, ok := made.(client.ObjectList); ok {
-				return list
-			}
-		}
-		u := &unstructured.UnstructuredList{}
-		u.SetGroupVersionKind(listKind)
-		return u
-	}
 }

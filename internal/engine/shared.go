@@ -108,19 +108,14 @@ func (w *writer) addShared(ctx context.Context, o owner, intents []*intent, have
 	}
 	w.forgetShared(w.sharing.plans(client.ObjectKeyFromObject(o), keys))
 	for _, key := range keys {
-		if have[key] != nil || w.apis.served(key.gvk) != nil {
+		if have[key] != nil {
 			continue
 		}
-		i := slices.IndexFunc(w.kinds, func(k childKind) bool { return k.gvk == key.gvk })
-		if i < 0 {
-			continue
-		}
-		obj := w.kinds[i].object()
-		err := w.owned.Get(ctx, key.NamespacedName, obj, client.UnsafeDisableDeepCopy)
-		if client.IgnoreNotFound(err) != nil {
+		obj, err := w.child(ctx, key)
+		if err != nil {
 			return err
 		}
-		if err == nil {
+		if obj != nil {
 			have[key] = obj
 		}
 	}
