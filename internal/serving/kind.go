@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/selection"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/modelplane/modelplane/api/serving/v1alpha1"
@@ -68,32 +69,37 @@ func (r *Room) services() engine.Controller {
 		Name:          "inferenceservice",
 		Knative:       true,
 		OldFinalizers: []string{v1beta1.FinalizerInferenceService},
+		OldManagers:   []string{oldManager},
 		ReadyEvent:    "InferenceServiceReady",
 		NotReadyEvent: "InferenceServiceNotReady",
 		Children: []engine.ChildKind{
-			{Object: &appsv1.Deployment{}},
-			{Object: &corev1.Service{}},
-			{Object: &corev1.ConfigMap{}},
-			{Object: &autoscalingv2.HorizontalPodAutoscaler{}},
-			{Object: &networkingv1.Ingress{}},
-			{Object: &gatewayv1.HTTPRoute{}, Optional: true},
+			{Object: &appsv1.Deployment{}, Trim: trimDeployment},
+			{Object: &corev1.Service{}, MetadataOnly: true},
+			{Object: &corev1.ConfigMap{}, MetadataOnly: true},
+			{Object: &autoscalingv2.HorizontalPodAutoscaler{}, MetadataOnly: true},
+			{Object: &networkingv1.Ingress{}, MetadataOnly: true},
+			{Object: &gatewayv1.HTTPRoute{}, Optional: true, Trim: trimRoute},
 			{Object: foreign(knativeService), Optional: true},
-			{Object: foreign(virtualService), Optional: true},
-			{Object: foreign(scaledObject), Optional: true},
-			{Object: foreign(otelCollector), Optional: true},
+			{Object: foreign(virtualService), Optional: true, MetadataOnly: true},
+			{Object: foreign(scaledObject), Optional: true, MetadataOnly: true},
+			{Object: foreign(otelCollector), Optional: true, MetadataOnly: true},
 		},
 		Inputs: []engine.Input{
 			{Object: &v1alpha1.ServingRuntime{}},
 			{Object: &v1alpha1.ClusterServingRuntime{}},
 			{Object: &v1alpha1.ClusterStorageContainer{}},
 			{Object: &v1alpha1.TrainedModel{}},
-			{Object: &corev1.Pod{}, Select: ofServices},
+			{Object: &corev1.Pod{}, Select: ofServices, Trim: trimPod},
 			{Object: &corev1.ConfigMap{}, MetadataOnly: true},
 			{Object: &corev1.Secret{}, MetadataOnly: true},
 			{Object: &corev1.ServiceAccount{}, MetadataOnly: true},
 		},
 	})
 }
+
+// oldManager is the field manager of the controllers that existing children
+// were made by.
+const oldManager = "manager"
 
 func foreign(gvk schema.GroupVersionKind) *unstructured.Unstructured {
 	u := &unstructured.Unstructured{}
@@ -111,6 +117,41 @@ var ofServices = func() labels.Selector {
 }()
 
 var _ engine.Kind[*v1beta1.InferenceService, Seen] = services{}
+
+// trimPod keeps what tells why a pod is not ready.
+func trimPod(obj client.Object) {
+	pod, ok := obj.(*corev1.Pod)
+	if !ok {
+		return
+	}
+	spec := corev1.PodSpec{NodeName: pod.Spec.NodeName}
+	for _, c := range pod.Spec.InitContainers {
+		spec.InitContainers = append(spec.InitContainers, corev1.Container{Name: c.Name, Image: c.Image})
+	}
+	for _, c := range pod.Spec.Containers {
+		spec.Containers = append(spec.Containers, corev1.Container{Name: c.Name, Image: c.Image, ReadinessProbe: c.ReadinessProbe})
+	}
+	pod.Spec = spec
+	pod.Annotations = nil
+	pod.Status.PodIPs, pod.Status.HostIPs = nil, nil
+}
+
+// trimDeployment keeps what tells how far it is.
+func trimDeployment(obj client.Object) {
+	if d, ok := obj.(*appsv1.Deployment); ok {
+		d.Spec = appsv1.DeploymentSpec{Replicas: d.Spec.Replicas, Paused: d.Spec.Paused}
+	}
+}
+
+// trimRoute keeps what gateways say of it, and where it leads.
+func trimRoute(obj client.Object) {
+	if r, ok := obj.(*gatewayv1.HTTPRoute); ok {
+		for i := range r.Spec.Rules {
+			rule := &r.Spec.Rules[i]
+			r.Spec.Rules[i] = gatewayv1.HTTPRouteRule{BackendRefs: rule.BackendRefs}
+		}
+	}
+}
 
 // Observe implements engine.Kind.
 func (s services) Observe(ctx context.Context, r engine.Reader, isvc *v1beta1.InferenceService) (Seen, error) {
