@@ -41,6 +41,7 @@ func Controller(platform *config.Platform) engine.Controller {
 	return engine.For[*v1alpha1.InferenceGraph, Seen](graphs{platform}, engine.Spec{
 		Name:          "inferencegraph",
 		Knative:       true,
+		OldManagers:   []string{oldManager},
 		ReadyEvent:    "InferenceGraphReady",
 		NotReadyEvent: "InferenceGraphNotReady",
 		Children: []engine.ChildKind{
@@ -59,6 +60,10 @@ func Controller(platform *config.Platform) engine.Controller {
 		},
 	})
 }
+
+// oldManager is the field manager of the controllers that existing routers come
+// from.
+const oldManager = "manager"
 
 func foreign(gvk schema.GroupVersionKind) *unstructured.Unstructured {
 	u := &unstructured.Unstructured{}
