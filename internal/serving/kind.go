@@ -25,6 +25,7 @@ import (
 	"github.com/modelplane/modelplane/internal/engine"
 	"github.com/modelplane/modelplane/internal/serving/graphs"
 	"github.com/modelplane/modelplane/internal/serving/models"
+	"github.com/modelplane/modelplane/internal/serving/workload"
 )
 
 // Optional APIs.
@@ -73,7 +74,7 @@ func (r *Room) services() engine.Controller {
 		ReadyEvent:    "InferenceServiceReady",
 		NotReadyEvent: "InferenceServiceNotReady",
 		Children: []engine.ChildKind{
-			{Object: &appsv1.Deployment{}, Trim: trimDeployment},
+			{Object: &appsv1.Deployment{}, Trim: workload.TrimDeployment},
 			{Object: &corev1.Service{}, MetadataOnly: true},
 			{Object: &corev1.ConfigMap{}, MetadataOnly: true},
 			{Object: &autoscalingv2.HorizontalPodAutoscaler{}, MetadataOnly: true},
@@ -89,7 +90,7 @@ func (r *Room) services() engine.Controller {
 			{Object: &v1alpha1.ClusterServingRuntime{}},
 			{Object: &v1alpha1.ClusterStorageContainer{}},
 			{Object: &v1alpha1.TrainedModel{}},
-			{Object: &corev1.Pod{}, Select: ofServices, Trim: trimPod},
+			{Object: &corev1.Pod{}, Select: ofServices, Trim: workload.TrimPod},
 			{Object: &corev1.ConfigMap{}, MetadataOnly: true},
 			{Object: &corev1.Secret{}, MetadataOnly: true},
 			{Object: &corev1.ServiceAccount{}, MetadataOnly: true},
@@ -117,31 +118,6 @@ var ofServices = func() labels.Selector {
 }()
 
 var _ engine.Kind[*v1beta1.InferenceService, Seen] = services{}
-
-// trimPod keeps what tells why a pod is not ready.
-func trimPod(obj client.Object) {
-	pod, ok := obj.(*corev1.Pod)
-	if !ok {
-		return
-	}
-	spec := corev1.PodSpec{NodeName: pod.Spec.NodeName}
-	for _, c := range pod.Spec.InitContainers {
-		spec.InitContainers = append(spec.InitContainers, corev1.Container{Name: c.Name, Image: c.Image})
-	}
-	for _, c := range pod.Spec.Containers {
-		spec.Containers = append(spec.Containers, corev1.Container{Name: c.Name, Image: c.Image, ReadinessProbe: c.ReadinessProbe})
-	}
-	pod.Spec = spec
-	pod.Annotations = nil
-	pod.Status.PodIPs, pod.Status.HostIPs = nil, nil
-}
-
-// trimDeployment keeps what tells how far it is.
-func trimDeployment(obj client.Object) {
-	if d, ok := obj.(*appsv1.Deployment); ok {
-		d.Spec = appsv1.DeploymentSpec{Replicas: d.Spec.Replicas, Paused: d.Spec.Paused}
-	}
-}
 
 // trimRoute keeps what gateways say of it, and where it leads.
 func trimRoute(obj client.Object) {

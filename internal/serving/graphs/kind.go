@@ -23,6 +23,7 @@ import (
 	"github.com/modelplane/modelplane/api/serving/v1beta1"
 	"github.com/modelplane/modelplane/internal/config"
 	"github.com/modelplane/modelplane/internal/engine"
+	"github.com/modelplane/modelplane/internal/serving/workload"
 )
 
 // Optional APIs.
@@ -45,17 +46,17 @@ func Controller(platform *config.Platform) engine.Controller {
 		ReadyEvent:    "InferenceGraphReady",
 		NotReadyEvent: "InferenceGraphNotReady",
 		Children: []engine.ChildKind{
-			{Object: &appsv1.Deployment{}},
-			{Object: &corev1.Service{}},
-			{Object: &autoscalingv2.HorizontalPodAutoscaler{}},
+			{Object: &appsv1.Deployment{}, Trim: workload.TrimDeployment},
+			{Object: &corev1.Service{}, MetadataOnly: true},
+			{Object: &autoscalingv2.HorizontalPodAutoscaler{}, MetadataOnly: true},
 			{Object: foreign(knativeService), Optional: true},
-			{Object: foreign(scaledObject), Optional: true},
+			{Object: foreign(scaledObject), Optional: true, MetadataOnly: true},
 		},
 		Inputs: []engine.Input{
 			{Object: &v1beta1.InferenceService{}},
 			{Object: &v1alpha1.ServingRuntime{}},
 			{Object: &v1alpha1.ClusterServingRuntime{}},
-			{Object: &corev1.Pod{}, Select: ofGraphs},
+			{Object: &corev1.Pod{}, Select: ofGraphs, Trim: workload.TrimPod},
 			{Object: &corev1.ConfigMap{}, MetadataOnly: true},
 		},
 	})

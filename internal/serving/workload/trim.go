@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package workload
+
+import (
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// TrimDeployment keeps of a live Deployment what tells how far it is. All controllers that make Deployments share what
+// is kept of them, so they all use this.
+func TrimDeployment(obj client.Object) {
+	if d, ok := obj.(*appsv1.Deployment); ok {
+		d.Spec = appsv1.DeploymentSpec{Replicas: d.Spec.Replicas, Paused: d.Spec.Paused}
+	}
+}
+
+// TrimPod keeps of a live pod what tells why it is not ready.
+func TrimPod(obj client.Object) {
+	pod, ok := obj.(*corev1.Pod)
+	if !ok {
+		return
+	}
+	spec := corev1.PodSpec{NodeName: pod.Spec.NodeName}
+	for _, c := range pod.Spec.InitContainers {
+		spec.InitContainers = append(spec.InitContainers, corev1.Container{Name: c.Name, Image: c.Image})
+	}
+	for _, c := range pod.Spec.Containers {
+		spec.Containers = append(spec.Containers, corev1.Container{Name: c.Name, Image: c.Image, ReadinessProbe: c.ReadinessProbe})
+	}
+	pod.Spec = spec
+	pod.Annotations = nil
+	pod.Status.PodIPs, pod.Status.HostIPs = nil, nil
+}
