@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/modelplane/modelplane/charts"
 	"github.com/modelplane/modelplane/internal/testkit"
 )
 
@@ -52,6 +53,7 @@ func (l *lines) String() string {
 func start(t *testing.T, args ...string) *process {
 	t.Helper()
 	cluster := testkit.Start(t)
+	define(t, cluster)
 	port := testkit.FreePort(t)
 	p := &process{t: t, health: fmt.Sprintf("127.0.0.1:%d", testkit.FreePort(t)), hooks: fmt.Sprintf("127.0.0.1:%d", port),
 		ended: make(chan struct{})}
@@ -74,6 +76,21 @@ func start(t *testing.T, args ...string) *process {
 		}
 	})
 	return p
+}
+
+// define installs the kinds that controllers watch: without them a manager is
+// right to complain.
+func define(t *testing.T, cluster *testkit.Cluster) {
+	t.Helper()
+	crds, err := charts.CRDs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, crd := range crds {
+		if crd.Spec.Conversion == nil {
+			cluster.InstallCRDs(t, crd)
+		}
+	}
 }
 
 func (p *process) ready() {
