@@ -64,9 +64,11 @@ func fleetController() engine.Controller {
 			{Object: &autoscalingv2.HorizontalPodAutoscaler{}, MetadataOnly: true},
 			{Object: &gatewayv1.HTTPRoute{}, Optional: true, Trim: trimRoute},
 		},
-		Inputs: []engine.Input{{Object: &corev1.Pod{}, Select: selector, Trim: trimPod}},
+		Inputs: []engine.Input{{Object: &corev1.Pod{}, Select: selector, Trim: trimPod, Index: byService}},
 	})
 }
+
+func byService(o client.Object) []string { return []string{o.GetLabels()[v1beta1.LabelInferenceService]} }
 
 func trimDeployment(o client.Object) {
 	if d, ok := o.(*appsv1.Deployment); ok {
@@ -110,8 +112,7 @@ func (fleet) Observe(ctx context.Context, r engine.Reader, isvc *v1beta1.Inferen
 		}
 	}
 	pods := &corev1.PodList{}
-	mine := engine.Matching(func(o client.Object) bool { return o.GetLabels()[v1beta1.LabelInferenceService] == isvc.Name })
-	err := r.List(ctx, pods, client.InNamespace(isvc.Namespace), client.MatchingLabels{v1beta1.LabelInferenceService: isvc.Name}, mine)
+	err := r.List(ctx, pods, client.InNamespace(isvc.Namespace), engine.Indexed(isvc.Name))
 	seen.pods = len(pods.Items)
 	return seen, err
 }

@@ -26,6 +26,25 @@ type World struct {
 	// Without are API groups that the cluster does not serve. All others that
 	// are optional count as served.
 	Without []string
+
+	indexes indexes
+}
+
+// seenBy is the same world with what a controller says of its inputs.
+func (w *World) seenBy(s Spec) (*World, error) {
+	out := *w
+	out.indexes = indexes{}
+	for _, in := range s.Inputs {
+		if in.Index == nil {
+			continue
+		}
+		gvk, err := apiutil.GVKForObject(in.Object, w.Scheme)
+		if err != nil {
+			return nil, err
+		}
+		out.indexes[gvk.GroupKind()] = in.Index
+	}
+	return &out, nil
 }
 
 // Decision is what was decided about one object, for people and tests.
@@ -48,6 +67,10 @@ func (c *controllerOf[T, Seen]) Decide(ctx context.Context, obj client.Object, w
 	typed, ok := obj.(T)
 	if !ok {
 		return Decision{}, fmt.Errorf("the controller %s does not look after %T", c.spec.Name, obj)
+	}
+	world, err := world.seenBy(c.spec)
+	if err != nil {
+		return Decision{}, err
 	}
 	seen, err := c.kind.Observe(ctx, world, typed)
 	if err != nil {
@@ -124,7 +147,27 @@ func (w *World) List(_ context.Context, list client.ObjectList, opts ...client.L
 			found.Items = append(found.Items, *u.DeepCopy())
 		}
 	}
-	return runtime.DefaultUnstructuredConverter.FromUnstructured(found.UnstructuredContent(), list)
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(found.UnstructuredContent(), list); err != nil {
+		return err
+	}
+	gk := itemKind(gvk).GroupKind()
+	value, indexed, err := w.indexes.asked(gk, opts)
+	if err != nil || !indexed {
+		return err
+	}
+	return keep(list, func(o client.Object) bool { return slices.Contains(w.indexes[gk](o), value) })
+}
+
+// keep filters a list in place.
+func keep(list client.ObjectList, match func(client.Object) bool) error {
+	items, err := meta.ExtractList(list)
+	if err != nil {
+		return err
+	}
+	return meta.SetList(list, slices.DeleteFunc(items, func(o runtime.Object) bool {
+		obj, ok := o.(client.Object)
+		return !ok || !match(obj)
+	}))
 }
 
 // Child implements Reader: a child that is among the objects counts as live.

@@ -13,6 +13,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -24,11 +25,37 @@ import (
 
 // podCounter writes the number of an object's pods into a ConfigMap. It sees
 // only pods with the label "counted", and only those of its own app wake it.
-type podCounter struct{ looks atomic.Int32 }
+type podCounter struct {
+	looks   atomic.Int32
+	indexed bool
+}
+
+func byApp(o client.Object) []string { return []string{o.GetLabels()["app"]} }
+
+func (c *podCounter) controller(t *testing.T) engine.Controller {
+	t.Helper()
+	selector, err := labels.Parse("counted")
+	if err != nil {
+		t.Fatal(err)
+	}
+	pods := engine.Input{Object: &corev1.Pod{}, Select: selector}
+	if c.indexed {
+		pods.Index = byApp
+	}
+	return engine.For[*sample.Sample, int](c, engine.Spec{
+		Name:     "podcounter",
+		Children: []engine.ChildKind{{Object: &corev1.ConfigMap{}}},
+		Inputs:   []engine.Input{pods},
+	})
+}
 
 func (c *podCounter) Observe(ctx context.Context, r engine.Reader, s *sample.Sample) (int, error) {
 	c.looks.Add(1)
 	pods := &corev1.PodList{}
+	if c.indexed {
+		err := r.List(ctx, pods, client.InNamespace(s.Namespace), engine.Indexed(s.Name))
+		return len(pods.Items), err
+	}
 	mine := engine.Matching(func(o client.Object) bool { return o.GetLabels()["app"] == s.Name })
 	err := r.List(ctx, pods, client.InNamespace(s.Namespace), client.MatchingLabels{"app": s.Name}, mine)
 	return len(pods.Items), err
@@ -42,17 +69,14 @@ func (c *podCounter) Plan(s *sample.Sample, pods int) engine.Plan {
 }
 
 func TestSelectedInputsWakeOnlyThoseConcerned(t *testing.T) {
-	b := enginetest.New(t)
-	kind := &podCounter{}
-	selector, err := labels.Parse("counted")
-	if err != nil {
-		t.Fatal(err)
+	for name, kind := range map[string]*podCounter{"matching": {}, "indexed": {indexed: true}} {
+		t.Run(name, func(t *testing.T) { countPods(t, kind) })
 	}
-	enginetest.Manage(t, b.Config(), engine.For[*sample.Sample, int](kind, engine.Spec{
-		Name:     "podcounter",
-		Children: []engine.ChildKind{{Object: &corev1.ConfigMap{}}},
-		Inputs:   []engine.Input{{Object: &corev1.Pod{}, Select: selector}},
-	}))
+}
+
+func countPods(t *testing.T, kind *podCounter) {
+	b := enginetest.New(t)
+	enginetest.Manage(t, b.Config(), kind.controller(t))
 	b.Create(t, b.Sample("one", sample.SampleSpec{}))
 	b.WaitReady(t, "one")
 	counted := func(want string) {
@@ -97,4 +121,29 @@ func TestSelectedInputsWakeOnlyThoseConcerned(t *testing.T) {
 		t.Fatal(err)
 	}
 	counted("0")
+}
+
+// TestIndexWithoutCluster: a decision is the same where nothing is indexed.
+func TestIndexWithoutCluster(t *testing.T) {
+	world := &engine.World{Scheme: enginetest.Scheme}
+	for name, app := range map[string]string{"a": "one", "b": "one", "c": "two"} {
+		u := &unstructured.Unstructured{}
+		u.SetAPIVersion("v1")
+		u.SetKind("Pod")
+		u.SetNamespace("ns")
+		u.SetName(name)
+		u.SetLabels(map[string]string{"app": app})
+		world.Objects = append(world.Objects, u)
+	}
+	s := &sample.Sample{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "one"}}
+	d, err := (&podCounter{indexed: true}).controller(t).Decide(t.Context(), s, world)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n, _, _ := unstructured.NestedString(d.Children[0].Object, "data", "pods"); n != "2" {
+		t.Errorf("counted %s", n)
+	}
+	if err := world.List(t.Context(), &corev1.PodList{}, engine.Indexed("one")); err == nil {
+		t.Error("an index that nobody gave was used")
+	}
 }

@@ -155,6 +155,9 @@ type Input struct {
 	// memory, as in ChildKind. It must leave name, namespace, UID and
 	// resource version alone. A change of what was dropped wakes nobody.
 	Trim func(client.Object)
+	// Index gives values by which a List with Indexed finds an input among many
+	// without looking at the others.
+	Index func(client.Object) []string
 	// Optional as in ChildKind.
 	Optional bool
 	// Resource as in ChildKind.

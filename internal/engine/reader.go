@@ -5,6 +5,7 @@ package engine
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -22,7 +23,7 @@ type Reader interface {
 	// Get reads one input. NotFound is the caller's to judge.
 	Get(ctx context.Context, key client.ObjectKey, obj client.Object) error
 	// List reads inputs. Give InNamespace where it applies, so that the others
-	// do not wake the object, and Matching where only some concern it.
+	// do not wake the object, and Indexed or Matching where only some concern it.
 	List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error
 	// Child reads a live child of ours by the name and namespace in obj; of a kind
 	// that is kept as metadata only, into *metav1.PartialObjectMetadata.
@@ -35,17 +36,43 @@ type Reader interface {
 }
 
 // Matching limits what a List depends on: only objects that match, before or
-// after a change, wake the one that listed. It does not filter the result.
+// after a change, wake the one that listed. It does not filter the result. It is
+// kept until the next look, with everything that it refers to.
 type Matching func(client.Object) bool
 
 // ApplyToList makes Matching a ListOption; it leaves the request alone.
 func (Matching) ApplyToList(*client.ListOptions) {}
+
+// Indexed limits a List to the inputs for which Input.Index gives this value.
+// Only these wake the object.
+type Indexed string
+
+// ApplyToList makes Indexed a ListOption; the Reader itself gives it a meaning.
+func (Indexed) ApplyToList(*client.ListOptions) {}
+
+// indexes are the Index functions of a controller's inputs.
+type indexes map[schema.GroupKind]func(client.Object) []string
+
+// asked finds out which value a List is limited to.
+func (x indexes) asked(gk schema.GroupKind, opts []client.ListOption) (value string, asked bool, err error) {
+	for _, opt := range opts {
+		if v, ok := opt.(Indexed); ok {
+			value, asked = string(v), true
+		}
+	}
+	if asked && x[gk] == nil {
+		return "", false, fmt.Errorf("%s is asked for by an index, but its Input has no Index", gk.Kind)
+	}
+	return value, asked, nil
+}
 
 // sources are the caches behind every Reader of a controller.
 type sources struct {
 	scheme   *runtime.Scheme
 	inputs   client.Reader
 	selected map[schema.GroupKind]client.Reader
+	indexes  indexes
+	field    string // that the inputs are indexed as
 	owned    client.Reader
 	heads    map[schema.GroupKind]bool // children that are kept as metadata only
 	live     client.Reader
@@ -115,7 +142,14 @@ func (r *recorder) List(ctx context.Context, list client.ObjectList, opts ...cli
 			match = m
 		}
 	}
-	r.need(need{gk: gk, namespace: o.Namespace}, match)
+	value, indexed, err := r.indexes.asked(gk, opts)
+	if err != nil {
+		return err
+	}
+	r.need(need{gk: gk, namespace: o.Namespace, indexed: indexed, name: value}, match)
+	if indexed {
+		opts = append(slices.Clone(opts), client.MatchingFields{r.field: value})
+	}
 	if err := r.apis.served(itemKind(gvk)); err != nil {
 		return err
 	}

@@ -38,6 +38,8 @@ type watched struct {
 	cache    cache.Cache
 	handler  handler.EventHandler
 	owned    bool
+	index    func(client.Object) []string // of an input
+	field    string                       // that it is indexed as
 }
 
 func (c *controllerOf[T, Seen]) setup(ctx context.Context, e *Engine) error {
@@ -80,6 +82,7 @@ func (c *controllerOf[T, Seen]) reconciler(e *Engine, gvk schema.GroupVersionKin
 		failures: map[types.NamespacedName]int{}, uids: map[types.NamespacedName]types.UID{}, removed: map[types.UID]bool{},
 		sources: &sources{
 			scheme: e.mgr.GetScheme(), inputs: e.mgr.GetCache(), selected: map[schema.GroupKind]client.Reader{},
+			indexes: indexes{}, field: c.spec.fieldOwner(),
 			owned: e.caches.owned, heads: map[schema.GroupKind]bool{}, live: live, apis: e.apis, contents: e.contents,
 		},
 		writer: &writer{
@@ -127,7 +130,8 @@ func (c *controllerOf[T, Seen]) watches(e *Engine, r *reconciler[T, Seen]) ([]*w
 			r.sources.selected[gvk.GroupKind()] = from
 		}
 		out = append(out, &watched{gvk: gvk, object: object, optional: in.Optional, cache: from,
-			handler: inputHandler(gvk.GroupKind(), r.tracker, in.Trim != nil)})
+			index: in.Index, field: r.sources.field, handler: inputHandler(gvk.GroupKind(), r.tracker, in)})
+		r.sources.indexes[gvk.GroupKind()] = in.Index
 	}
 	for _, w := range out {
 		if w.optional {
@@ -147,6 +151,11 @@ func (e *Engine) begin(ctx context.Context, run controller.Controller, w *watche
 	if w.owned {
 		if err := e.caches.index(ctx, w.object); err != nil {
 			return fmt.Errorf("index %s by owner: %w", w.gvk.Kind, err)
+		}
+	}
+	if w.index != nil {
+		if err := w.cache.IndexField(ctx, w.object, w.field, w.index); err != nil {
+			return fmt.Errorf("index %s: %w", w.gvk.Kind, err)
 		}
 	}
 	return run.Watch(source.Kind(w.cache, w.object, w.handler))
@@ -265,9 +274,9 @@ func ownerOf(kind schema.GroupVersionKind, child client.Object) (types.Namespace
 
 // inputHandler wakes exactly those that asked for an input. A change of what is
 // trimmed wakes nobody.
-func inputHandler(gk schema.GroupKind, t *tracker, trimmed bool) handler.EventHandler {
+func inputHandler(gk schema.GroupKind, t *tracker, in Input) handler.EventHandler {
 	wake := func(q workqueue.TypedRateLimitingInterface[reconcile.Request], states ...client.Object) {
-		for who := range t.concerned(gk, states...) {
+		for who := range t.concerned(gk, in.Index, states...) {
 			q.Add(reconcile.Request{NamespacedName: who})
 		}
 	}
@@ -276,7 +285,7 @@ func inputHandler(gk schema.GroupKind, t *tracker, trimmed bool) handler.EventHa
 			wake(q, e.Object)
 		},
 		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
-			if e.ObjectOld.GetResourceVersion() != e.ObjectNew.GetResourceVersion() && !(trimmed && alike(e.ObjectOld, e.ObjectNew)) {
+			if e.ObjectOld.GetResourceVersion() != e.ObjectNew.GetResourceVersion() && !(in.Trim != nil && alike(e.ObjectOld, e.ObjectNew)) {
 				wake(q, e.ObjectOld, e.ObjectNew)
 			}
 		},

@@ -11,11 +11,13 @@ import (
 )
 
 // need is one thing that a decision depended on: an object by name, every
-// object of a namespace (or cluster), or the presence of an API.
+// object of a namespace (or cluster), those with a value in the index, or the
+// presence of an API.
 type need struct {
 	gk        schema.GroupKind
 	namespace string
 	name      string // empty: all in the namespace, which if empty too means all
+	indexed   bool   // name is a value in the index
 	api       bool
 }
 
@@ -77,8 +79,8 @@ func (t *tracker) replace(who types.NamespacedName, needs map[need]func(client.O
 }
 
 // concerned lists who asked for any of these states of one object (before and
-// after a change).
-func (t *tracker) concerned(gk schema.GroupKind, states ...client.Object) map[types.NamespacedName]struct{} {
+// after a change). index may be nil.
+func (t *tracker) concerned(gk schema.GroupKind, index func(client.Object) []string, states ...client.Object) map[types.NamespacedName]struct{} {
 	out := map[types.NamespacedName]struct{}{}
 	t.mu.RLock()
 	defer t.mu.RUnlock()
@@ -86,17 +88,26 @@ func (t *tracker) concerned(gk schema.GroupKind, states ...client.Object) map[ty
 		if obj == nil {
 			continue
 		}
-		for _, n := range []need{
-			{gk: gk, namespace: obj.GetNamespace(), name: obj.GetName()},
-			{gk: gk, namespace: obj.GetNamespace()},
-			{gk: gk},
-		} {
+		for _, n := range needsOf(gk, index, obj) {
 			for who, match := range t.byNeed[n] {
 				if match == nil || match(obj) {
 					out[who] = struct{}{}
 				}
 			}
 		}
+	}
+	return out
+}
+
+// needsOf lists in which ways an object can have been asked for.
+func needsOf(gk schema.GroupKind, index func(client.Object) []string, obj client.Object) []need {
+	ns := obj.GetNamespace()
+	out := []need{{gk: gk, namespace: ns, name: obj.GetName()}, {gk: gk, namespace: ns}, {gk: gk}}
+	if index == nil {
+		return out
+	}
+	for _, value := range index(obj) {
+		out = append(out, need{gk: gk, namespace: ns, name: value, indexed: true}, need{gk: gk, name: value, indexed: true})
 	}
 	return out
 }

@@ -26,15 +26,19 @@ func TestTrackerWakesExactlyThoseConcerned(t *testing.T) {
 	tr.add(who("matching"), need{gk: gk, namespace: "n"}, func(o client.Object) bool { return o.GetLabels()["format"] == "onnx" })
 	tr.add(who("api"), need{gk: gk, api: true}, nil)
 
+	tr.add(who("indexed"), need{gk: gk, namespace: "n", name: "tf", indexed: true}, nil)
+	tr.add(who("indexedAnywhere"), need{gk: gk, name: "tf", indexed: true}, nil)
+	byFormat := func(o client.Object) []string { return []string{o.GetLabels()["format"]} }
+
 	woken := func(states ...client.Object) []string {
 		var out []string
-		for w := range tr.concerned(gk, states...) {
+		for w := range tr.concerned(gk, byFormat, states...) {
 			out = append(out, w.Name)
 		}
 		slices.Sort(out)
 		return out
 	}
-	onnx := map[string]string{"format": "onnx"}
+	onnx, tf := map[string]string{"format": "onnx"}, map[string]string{"format": "tf"}
 	for _, tc := range []struct {
 		name   string
 		states []client.Object
@@ -45,6 +49,9 @@ func TestTrackerWakesExactlyThoseConcerned(t *testing.T) {
 		{"another namespace", []client.Object{object("m", "a", nil)}, []string{"everything"}},
 		{"matching now", []client.Object{object("n", "b", nil), object("n", "b", onnx)}, []string{"byNamespace", "everything", "matching"}},
 		{"matched before", []client.Object{object("n", "b", onnx), object("n", "b", nil)}, []string{"byNamespace", "everything", "matching"}},
+		{"in the index", []client.Object{object("n", "b", tf)}, []string{"byNamespace", "everything", "indexed", "indexedAnywhere"}},
+		{"was in the index", []client.Object{object("m", "b", tf), object("m", "b", nil)}, []string{"everything", "indexedAnywhere"}},
+		{"a name like a value", []client.Object{object("n", "tf", nil)}, []string{"byNamespace", "everything"}},
 	} {
 		if diff := cmp.Diff(tc.want, woken(tc.states...)); diff != "" {
 			t.Errorf("%s: %s", tc.name, diff)
@@ -58,7 +65,7 @@ func TestTrackerWakesExactlyThoseConcerned(t *testing.T) {
 	if diff := cmp.Diff([]string{"byNamespace", "everything"}, woken(object("n", "a", nil))); diff != "" {
 		t.Errorf("an old need still wakes: %s", diff)
 	}
-	for _, name := range []string{"byName", "byNamespace", "everything", "matching", "api"} {
+	for _, name := range []string{"byName", "byNamespace", "everything", "matching", "api", "indexed", "indexedAnywhere"} {
 		tr.replace(who(name), nil)
 	}
 	if len(tr.byNeed) != 0 || tr.size() != 0 {
