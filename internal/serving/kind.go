@@ -90,7 +90,7 @@ func (r *Room) services() engine.Controller {
 			{Object: &v1alpha1.ClusterServingRuntime{}},
 			{Object: &v1alpha1.ClusterStorageContainer{}},
 			{Object: &v1alpha1.TrainedModel{}},
-			{Object: &corev1.Pod{}, Select: ofServices, Trim: workload.TrimPod},
+			{Object: &corev1.Pod{}, Select: ofServices, Trim: workload.TrimPod, Index: serviceOf},
 			{Object: &corev1.ConfigMap{}, MetadataOnly: true},
 			{Object: &corev1.Secret{}, MetadataOnly: true},
 			{Object: &corev1.ServiceAccount{}, MetadataOnly: true},
@@ -106,6 +106,11 @@ func foreign(gvk schema.GroupVersionKind) *unstructured.Unstructured {
 	u := &unstructured.Unstructured{}
 	u.SetGroupVersionKind(gvk)
 	return u
+}
+
+// serviceOf finds the pods of one service among those of all.
+func serviceOf(obj client.Object) []string {
+	return []string{obj.GetLabels()[v1beta1.LabelInferenceService]}
 }
 
 // ofServices selects the pods of services, among all pods of the cluster.

@@ -264,8 +264,7 @@ func (o *observer) readLive(ctx context.Context) error {
 		}
 	}
 	pods := &corev1.PodList{}
-	mine := func(obj client.Object) bool { return obj.GetLabels()[v1beta1.LabelInferenceService] == o.isvc.Name }
-	if err := o.List(ctx, pods, client.InNamespace(o.isvc.Namespace), engine.Matching(mine)); err != nil {
+	if err := o.List(ctx, pods, client.InNamespace(o.isvc.Namespace), engine.Indexed(o.isvc.Name)); err != nil {
 		return err
 	}
 	o.seen.Pods = pods.Items
