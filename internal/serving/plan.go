@@ -260,14 +260,13 @@ type modelEntry struct {
 	Spec v1alpha1.TrainedModelSource `json:"modelSpec"`
 }
 
-// modelConfig lists the TrainedModels of a server that takes several.
+// modelConfig lists the TrainedModels that have room in a server that takes
+// several.
 func (p *planner) modelConfig() *corev1.ConfigMap {
 	entries := []modelEntry{}
-	for i := range p.seen.Models {
-		tm := &p.seen.Models[i]
-		if tm.DeletionTimestamp == nil {
-			entries = append(entries, modelEntry{Name: tm.Name, Spec: tm.Spec.Model})
-		}
+	fits, _ := models.Fit(p.seen.Models, models.MemoryLimit(p.isvc))
+	for i := range fits {
+		entries = append(entries, modelEntry{Name: fits[i].Name, Spec: fits[i].Spec.Model})
 	}
 	slices.SortFunc(entries, func(a, b modelEntry) int { return strings.Compare(a.Name, b.Name) })
 	list, err := json.Marshal(entries)
