@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/modelplane/modelplane/internal/cli"
 	"github.com/modelplane/modelplane/internal/testkit"
 	"github.com/modelplane/modelplane/internal/version"
 )
@@ -83,6 +84,7 @@ func TestExitCodes(t *testing.T) {
 		{name: "failed", err: errors.New("no luck\nat all"), code: exitFailed, stderr: "modelplane: no luck; at all\n"},
 		{name: "already in the log", err: &failure{err: errors.New("no luck"), logged: true}, code: exitFailed},
 		{name: "a code of its own", err: coded(7), code: 7, stderr: "modelplane: refused\n"},
+		{name: "all is printed already", err: &cli.Verdict{}, code: 2},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			root := newRoot()
@@ -155,5 +157,22 @@ func TestVersion(t *testing.T) {
 		if err := json.Unmarshal(stdout.Bytes(), &info); err != nil || info != version.Get() {
 			t.Errorf("version printed %s (%v)", &stdout, err)
 		}
+	}
+}
+
+// TestKubectlPlugin: under the name of a plugin, help says what was typed.
+func TestKubectlPlugin(t *testing.T) {
+	name := os.Args[0]
+	t.Cleanup(func() { os.Args[0] = name })
+	os.Args[0] = "/usr/local/bin/kubectl-modelplane"
+	var stdout, stderr bytes.Buffer
+	root := newRoot()
+	root.SetOut(&stdout)
+	if code := execute(root, []string{"explain", "--help"}, &stderr); code != 0 || !strings.Contains(stdout.String(), "kubectl modelplane explain KIND/NAME") {
+		t.Errorf("exit code %d, printed %s%s", code, &stdout, &stderr)
+	}
+	root = newRoot()
+	if code := execute(root, []string{"explain", "isvc"}, &stderr); code != exitFailed || !strings.Contains(stderr.String(), `(see "kubectl modelplane explain --help")`) {
+		t.Errorf("exit code %d, printed %s", code, &stderr)
 	}
 }

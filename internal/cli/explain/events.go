@@ -20,17 +20,19 @@ const maxWarnings = 5
 var eventKind = corev1.SchemeGroupVersion.WithKind("Event")
 
 // warnings are the newest events that tell of trouble with the object, its
-// children, their ReplicaSets or their pods. Events of the same words are one.
-func (x *exploration) warnings(ctx context.Context) []Warning {
-	concerned := x.concerned()
+// children, their ReplicaSets or their pods. Events of the same words are one,
+// and what the cause says of the object itself is not said twice.
+func (x *exploration) warnings(ctx context.Context, said *Cause) []Warning {
 	var out []Warning
 	for _, u := range x.list(ctx, eventKind, query{
 		namespace: x.eventNamespace(), fields: fields.OneTermEqualSelector("type", corev1.EventTypeWarning),
-		keep: func(u *unstructured.Unstructured) bool { return concerned(u) },
+		keep: x.concerned(),
 	}) {
-		if e := as[corev1.Event](&u); e != nil {
-			out = add(out, e)
+		e := as[corev1.Event](&u)
+		if e == nil || said != nil && e.InvolvedObject.UID == x.obj.GetUID() && e.Reason == said.Reason {
+			continue
 		}
+		out = add(out, e)
 	}
 	slices.SortStableFunc(out, func(a, b Warning) int {
 		if d := b.Last.Compare(a.Last.Time); d != 0 {

@@ -142,7 +142,7 @@ func (x *exploration) report(ctx context.Context) *Report {
 		Children: x.tree, Uses: x.uses, childless: len(x.kind.controller.Spec().Children) == 0,
 	}
 	x.judge(r)
-	r.Warnings = x.warnings(ctx)
+	r.Warnings = x.warnings(ctx, r.Cause)
 	r.Unread = x.missed()
 	r.now = x.Now()
 	return r

@@ -163,18 +163,17 @@ func (x *exploration) serviceState(s *corev1.Service, behind endpoints) (state s
 
 // hpaState is never failing: pods answer also when nobody counts them.
 func hpaState(h *autoscalingv2.HorizontalPodAutoscaler) (state string, health Health, reason string) {
+	if len(h.Status.Conditions) == 0 {
+		return fmt.Sprintf("not at work yet, between %d and %d", ptr.Deref(h.Spec.MinReplicas, 1), h.Spec.MaxReplicas), "", ""
+	}
 	state = fmt.Sprintf("%s, wants %d, between %d and %d", counted(int(h.Status.CurrentReplicas), "pod"),
 		h.Status.DesiredReplicas, ptr.Deref(h.Spec.MinReplicas, 1), h.Spec.MaxReplicas)
-	health = Well
-	if len(h.Status.Conditions) == 0 {
-		health = ""
-	}
 	for _, c := range h.Status.Conditions {
 		if c.Status == corev1.ConditionFalse && c.Type != autoscalingv2.ScalingLimited && c.Reason != "ScalingDisabled" {
 			return state, Pending, c.Reason
 		}
 	}
-	return state, health, ""
+	return state, Well, ""
 }
 
 // ingressState has no health: whether an Ingress gets an address depends on who

@@ -29,6 +29,9 @@ func (r *Report) Text(out io.Writer, look Look) error {
 	case len(r.Children) > 0:
 		p.heading("Children")
 		p.tree(r.Children)
+	case !r.childless && len(r.Unread) > 0:
+		p.heading("Children")
+		p.line("  none that could be read")
 	case !r.childless:
 		p.heading("Children")
 		p.line("  none")

@@ -99,3 +99,20 @@ func TestJSON(t *testing.T) {
 		t.Errorf("got %s", raw)
 	}
 }
+
+// TestDocs: what the documentation shows is what the command prints.
+func TestDocs(t *testing.T) {
+	page, err := os.ReadFile("../../../docs/explain.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"image-pull", "runtime-missing", "route-refused", "graph"} {
+		out, err := os.ReadFile("testdata/" + name + "/out.yaml")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(string(page), "\n"+string(out)+"```") {
+			t.Errorf("docs/explain.md does not show what %s prints", name)
+		}
+	}
+}
