@@ -10,6 +10,8 @@ TESTFLAGS ?=
 # How many test packages run at once. Each may start an API server of its own.
 TESTJOBS ?= 2
 FUZZTIME ?= 30s
+# The numbers of InferenceServices that are measured, one run each.
+BENCHSERVICES ?= 1000 5000
 LINT := $(GO) tool -modfile=$(CURDIR)/tools/go.mod golangci-lint
 
 state := $${XDG_STATE_HOME:-$$HOME/.local/state}/modelplane
@@ -56,6 +58,7 @@ test: ## Run every test that needs no node, against a real API server
 	@echo "==> programs for the tests"
 	@assets=$$($(GO) run ./hack/assets); export KUBEBUILDER_ASSETS="$$assets"; \
 	echo "    $$assets"; \
+	$(GO) tool -C bench/serving/kwok -n kwok | sed 's/^/    /'; \
 	echo "==> go vet"; \
 	$(GO) run ./hack/progress $(GO) vet -v ./...; \
 	(cd local && $(GO) vet ./...); \
@@ -73,8 +76,12 @@ e2e: build ## Bring everything up, use it, break it, take it down
 .PHONY: bench
 bench: ## Run the benchmarks and check their figures against the expected ranges
 	@echo "==> benchmarks"
-	@assets=$$($(GO) run ./hack/assets); KUBEBUILDER_ASSETS="$$assets" \
-		$(GO) test -run '^$$' -bench . -benchtime 1x -timeout 60m $(TESTFLAGS) ./bench/...
+	@assets=$$($(GO) run ./hack/assets); export KUBEBUILDER_ASSETS="$$assets"; \
+	$(GO) test -run '^$$' -bench . -benchtime 1x -timeout 60m $(TESTFLAGS) ./bench/...; \
+	for n in $(BENCHSERVICES); do \
+		echo "==> $$n services"; \
+		$(GO) run ./bench/serving -n "$$n"; \
+	done
 
 .PHONY: fuzz
 fuzz: ## Run every fuzz target for FUZZTIME

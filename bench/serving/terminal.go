@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"runtime"
+	"sync"
+	"syscall"
+	"testing"
+)
+
+// terminal stands in for a test when a person runs the program, so that both
+// measure by the same code on the same test kit.
+type terminal struct {
+	testing.TB
+	ctx context.Context
+
+	mu       sync.Mutex
+	cleanups []func()
+	failed   bool
+}
+
+// onTerminal runs f to its end, or to its first failure or a signal to stop,
+// cleans up and tells whether all went well.
+func onTerminal(f func(t *terminal)) bool {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	t := &terminal{ctx: ctx}
+	inGoroutine(func() { f(t) })
+	for len(t.cleanups) > 0 {
+		last := t.cleanups[len(t.cleanups)-1]
+		t.cleanups = t.cleanups[:len(t.cleanups)-1]
+		inGoroutine(last)
+	}
+	return !t.failed
+}
+
+// inGoroutine waits for f, which may end its goroutine as Fatal does.
+func inGoroutine(f func()) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		f()
+	}()
+	<-done
+}
+
+func (t *terminal) Helper()                  {}
+func (t *terminal) Name() string             { return "serving" }
+func (t *terminal) Context() context.Context { return t.ctx }
+
+func (t *terminal) Cleanup(f func()) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.cleanups = append(t.cleanups, f)
+}
+
+func (t *terminal) TempDir() string {
+	dir, err := os.MkdirTemp("", "modelplane-bench-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return dir
+}
+
+func (t *terminal) Log(args ...any)                 { fmt.Fprintln(os.Stderr, args...) }
+func (t *terminal) Logf(format string, args ...any) { t.Log(fmt.Sprintf(format, args...)) }
+
+func (t *terminal) Error(args ...any) {
+	t.Log(args...)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.failed = true
+}
+
+func (t *terminal) Errorf(format string, args ...any) { t.Error(fmt.Sprintf(format, args...)) }
+
+func (t *terminal) Fatal(args ...any) {
+	t.Error(args...)
+	runtime.Goexit()
+}
+
+func (t *terminal) Fatalf(format string, args ...any) { t.Fatal(fmt.Sprintf(format, args...)) }
+
+func (t *terminal) Failed() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.failed
+}
