@@ -68,7 +68,9 @@ func fleetController() engine.Controller {
 	})
 }
 
-func byService(o client.Object) []string { return []string{o.GetLabels()[v1beta1.LabelInferenceService]} }
+func byService(o client.Object) []string {
+	return []string{o.GetLabels()[v1beta1.LabelInferenceService]}
+}
 
 func trimDeployment(o client.Object) {
 	if d, ok := o.(*appsv1.Deployment); ok {
