@@ -18,12 +18,12 @@ func TestLook(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer null.Close()
+	t.Cleanup(func() { _ = null.Close() })
 	file, err := os.Create(filepath.Join(t.TempDir(), "out"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer file.Close()
+	t.Cleanup(func() { _ = file.Close() })
 	device, buffer := null, &bytes.Buffer{} // a device looks like a terminal
 	for _, tc := range []struct {
 		name string

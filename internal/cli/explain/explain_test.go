@@ -42,7 +42,7 @@ func readScene(t testing.TB, in []byte) *scene {
 	for {
 		var body map[string]any
 		err := decoder.Decode(&body)
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return s
 		}
 		raw, encodeErr := json.Marshal(body)
