@@ -58,7 +58,6 @@ test: ## Run every test that needs no node, against a real API server
 	@echo "==> programs for the tests"
 	@assets=$$($(GO) run ./hack/assets); export KUBEBUILDER_ASSETS="$$assets"; \
 	echo "    $$assets"; \
-	$(GO) tool -C bench/serving/kwok -n kwok | sed 's/^/    /'; \
 	echo "==> go vet"; \
 	$(GO) run ./hack/progress $(GO) vet -v ./...; \
 	(cd local && $(GO) vet ./...); \
