@@ -31,27 +31,6 @@ func TestMain(m *testing.M) {
 
 const quietFor = 3 * time.Second
 
-// noWrites fails if anything but leases is written during the quiet time. Events are sent in the background and may come
-// after the status that they go with, so the quiet time begins with the last of them.
-func noWrites(t *testing.T, counter *testkit.Counter, d time.Duration, when string) {
-	t.Helper()
-	before, said, still := counter.Snapshot(), 0, time.Now()
-	testkit.Eventually(t, d+30*time.Second, "no write "+when, func() error {
-		since := counter.Since(before)
-		events := since.Of("create", "events.k8s.io/events")
-		if since.Writes() > events {
-			t.Fatalf("there were writes %s:\n%s", when, since)
-		}
-		if events > said {
-			said, still = events, time.Now()
-		}
-		if time.Since(still) < d {
-			return fmt.Errorf("%d events, the last %s ago", events, time.Since(still).Round(time.Millisecond))
-		}
-		return nil
-	})
-}
-
 func TestConvergeThenSilence(t *testing.T) {
 	b := enginetest.New(t)
 	counter := testkit.NewCounter()
@@ -61,7 +40,7 @@ func TestConvergeThenSilence(t *testing.T) {
 	if got := counter.Writes(); got > 5 { // three children, status, event
 		t.Errorf("converging took %d writes:\n%s", got, counter)
 	}
-	noWrites(t, counter, quietFor, "when nothing changes")
+	testkit.NoWrites(t, counter, quietFor, "when nothing changes")
 
 	stop()
 	restarted := testkit.NewCounter()
@@ -72,7 +51,7 @@ func TestConvergeThenSilence(t *testing.T) {
 		}
 		return nil
 	})
-	noWrites(t, restarted, quietFor, "after a restart")
+	testkit.NoWrites(t, restarted, quietFor, "after a restart")
 
 	before := restarted.Snapshot()
 	s := b.Sample("one", sample.SampleSpec{})
@@ -116,7 +95,7 @@ func TestRepair(t *testing.T) {
 	t.Run("additions of others stay", func(t *testing.T) {
 		d := enginetest.Deployment(b.NS, "one")
 		b.Change(t, d, func() { metav1.SetMetaDataAnnotation(&d.ObjectMeta, "team", "red") })
-		noWrites(t, counter, quietFor, "because of a foreign annotation")
+		testkit.NoWrites(t, counter, quietFor, "because of a foreign annotation")
 	})
 	t.Run("label removed", func(t *testing.T) {
 		cm := enginetest.ConfigMap(b.NS, "one")
@@ -218,7 +197,7 @@ func TestWaitingIsWoken(t *testing.T) {
 	if !strings.HasSuffix(c.Message, "Create it.") {
 		t.Errorf("no next step: %q", c.Message)
 	}
-	noWrites(t, counter, quietFor, "while waiting")
+	testkit.NoWrites(t, counter, quietFor, "while waiting")
 
 	source := enginetest.ConfigMap(b.NS, "later")
 	source.Data = map[string]string{"value": "1"}
@@ -251,7 +230,7 @@ func TestMustChangeIsNotRetried(t *testing.T) {
 	enginetest.Manage(t, counter.Wrap(b.Manager))
 	b.Create(t, b.Sample("one", sample.SampleSpec{Message: "forbidden"}))
 	b.WaitReason(t, "one", "Ready", "MessageRefused")
-	noWrites(t, counter, quietFor, "until somebody acts")
+	testkit.NoWrites(t, counter, quietFor, "until somebody acts")
 	if e := b.Events(t, "MessageRefused"); len(e) != 1 {
 		t.Errorf("want one event, have %d", len(e))
 	}

@@ -89,7 +89,7 @@ func TestFieldsOfAnEarlierControllerAreInherited(t *testing.T) {
 	if diff := cmp.Diff(old.Spec, d.Spec); diff != "" || d.Generation != old.Generation || d.UID != old.UID || d.Status.Replicas != 1 {
 		t.Errorf("taking it over changed it: generation %d, was %d: %s", d.Generation, old.Generation, diff)
 	}
-	noWrites(t, counter, quietFor, "after the take-over")
+	testkit.NoWrites(t, counter, quietFor, "after the take-over")
 	if got := counter.Snapshot(); got.Of("apply", "apps/deployments") != 1 || got.Of("patch", "apps/deployments") != 1 {
 		t.Errorf("a take-over costs one write more:\n%s", got)
 	}
@@ -124,7 +124,7 @@ func TestFieldsOfAnEarlierControllerAreInherited(t *testing.T) {
 		}
 		return nil
 	})
-	noWrites(t, counter, quietFor, "after the second take-over")
+	testkit.NoWrites(t, counter, quietFor, "after the second take-over")
 	if since := counter.Since(before); since.Of("apply", "apps/deployments") != 0 {
 		t.Errorf("nothing was to be applied:\n%s", since)
 	}

@@ -198,7 +198,7 @@ func TestChildrenAndInputsKeptInPart(t *testing.T) {
 		}
 		return nil
 	})
-	noWrites(t, restarted, quietFor, "after a restart")
+	testkit.NoWrites(t, restarted, quietFor, "after a restart")
 	if n := restarted.Snapshot().Of("get", "services"); n != 0 {
 		t.Errorf("%d reads after a restart", n)
 	}

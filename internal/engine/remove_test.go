@@ -53,7 +53,7 @@ func TestPlanRemovesTheObject(t *testing.T) {
 		}
 		return nil
 	})
-	noWrites(t, counter, quietFor, "while somebody's finalizer holds it")
+	testkit.NoWrites(t, counter, quietFor, "while somebody's finalizer holds it")
 	if since := counter.Since(before); since.Of("delete", "test.modelplane.dev/samples") != 1 || since.Of("patch", "test.modelplane.dev/samples/status") != 0 {
 		t.Errorf("want one deletion and no status:\n%s", since)
 	}

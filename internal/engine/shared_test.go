@@ -63,7 +63,7 @@ func TestSharedChild(t *testing.T) {
 			t.Errorf("%d writes %s, want %d:\n%s", n, when, want, since)
 		}
 	}
-	noWrites(t, counter, quietFor, "when all agree")
+	testkit.NoWrites(t, counter, quietFor, "when all agree")
 	writes(counter.Snapshot(), 1, "for all owners")
 
 	before := counter.Snapshot()
@@ -76,7 +76,7 @@ func TestSharedChild(t *testing.T) {
 		}
 		return nil
 	})
-	noWrites(t, counter, quietFor, "after the repair")
+	testkit.NoWrites(t, counter, quietFor, "after the repair")
 	writes(counter.Since(before), 1, "to repair")
 
 	before = counter.Snapshot()
@@ -90,7 +90,7 @@ func TestSharedChild(t *testing.T) {
 		}
 		return nil
 	})
-	noWrites(t, counter, quietFor, "after it was made again")
+	testkit.NoWrites(t, counter, quietFor, "after it was made again")
 	writes(counter.Since(before), 1, "to make it again")
 
 	stop()
@@ -102,13 +102,13 @@ func TestSharedChild(t *testing.T) {
 		}
 		return nil
 	})
-	noWrites(t, restarted, quietFor, "after a restart")
+	testkit.NoWrites(t, restarted, quietFor, "after a restart")
 	for i := range owners {
 		if err := b.C.Delete(t.Context(), b.Sample(fmt.Sprintf("o%d", i), sample.SampleSpec{})); err != nil {
 			t.Fatal(err)
 		}
 	}
-	noWrites(t, restarted, quietFor, "when the owners go")
+	testkit.NoWrites(t, restarted, quietFor, "when the owners go")
 	waitBundle(t, b, "x")
 }
 
@@ -122,13 +122,13 @@ func TestSharedChildInDispute(t *testing.T) {
 	b.Create(t, b.Sample("b", sample.SampleSpec{Message: "y"}))
 	b.WaitReady(t, "b")
 	waitBundle(t, b, "y")
-	noWrites(t, counter, quietFor, "when two disagree")
+	testkit.NoWrites(t, counter, quietFor, "when two disagree")
 
 	before := counter.Snapshot()
 	s := b.Sample("a", sample.SampleSpec{})
 	b.Change(t, s, func() { s.Spec.Message = "z" })
 	waitBundle(t, b, "z")
-	noWrites(t, counter, quietFor, "when one has changed its mind")
+	testkit.NoWrites(t, counter, quietFor, "when one has changed its mind")
 	if n := counter.Since(before).Of("apply", "configmaps"); n != 1 {
 		t.Errorf("%d writes for one change of mind", n)
 	}

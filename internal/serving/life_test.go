@@ -233,20 +233,19 @@ func TestRestartAndRestCostNothing(t *testing.T) {
 		b.Accept(t, name, name+"-predictor")
 		b.Status(t, name, "Ready", corev1.ConditionTrue, "")
 	}
+	testkit.NoWrites(t, counter, 3*time.Second, "when nothing changes")
 	before := counter.Snapshot()
 	if per := float64(before.Writes()) / float64(len(names)); per > 9 {
 		t.Errorf("%.1f writes for a service:\n%s", per, counter)
 	}
-	quiet := func() error {
+	stop()
+	b.Manage(t, counter.Wrap(b.Manager))
+	testkit.Quiet(t, 5*time.Second, "the rest after a restart", func() error {
 		if since := counter.Since(before); since.Writes() > 0 {
 			return fmt.Errorf("writes:\n%s", since)
 		}
 		return nil
-	}
-	testkit.Quiet(t, 3*time.Second, "the rest", quiet)
-	stop()
-	b.Manage(t, counter.Wrap(b.Manager))
-	testkit.Quiet(t, 5*time.Second, "the rest after a restart", quiet)
+	})
 }
 
 func TestFaultsDelayButDoNotPrevent(t *testing.T) {

@@ -4,6 +4,7 @@ package testkit
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"time"
 )
@@ -50,4 +51,26 @@ func Quiet(t testing.TB, d time.Duration, what string, check func() error) {
 func Never(t testing.TB, d time.Duration, what string, check func() error) {
 	t.Helper()
 	Quiet(t, d, what, check)
+}
+
+// NoWrites fails the test if anything but leases and events is written for d.
+// Events are sent in the background and may come after the status that they go
+// with, so the time begins with the last of them.
+func NoWrites(t testing.TB, c *Counter, d time.Duration, when string) {
+	t.Helper()
+	before, said, still := c.Snapshot(), 0, time.Now()
+	Eventually(t, d+30*time.Second, "no write "+when, func() error {
+		since := c.Since(before)
+		events := since.Of("create", "events.k8s.io/events") + since.Of("patch", "events.k8s.io/events")
+		if since.Writes() > events {
+			t.Fatalf("there were writes %s:\n%s", when, since)
+		}
+		if events > said {
+			said, still = events, time.Now()
+		}
+		if time.Since(still) < d {
+			return fmt.Errorf("%d events, the last %s ago", events, time.Since(still).Round(time.Millisecond))
+		}
+		return nil
+	})
 }

@@ -50,13 +50,13 @@ func TestThousandObjects(t *testing.T) {
 		t.Errorf("%.2f writes per object:\n%s", per, counter)
 	}
 
-	noWrites(t, counter, quiet, "when nothing changes")
+	testkit.NoWrites(t, counter, quiet, "when nothing changes")
 
 	stop()
 	restarted := testkit.NewCounter()
 	enginetest.Manage(t, restarted.Wrap(b.Manager))
 	waitWatching(t, restarted)
-	noWrites(t, restarted, 10*time.Second, "after a restart")
+	testkit.NoWrites(t, restarted, 10*time.Second, "after a restart")
 
 	before := restarted.Snapshot()
 	s := b.Sample("many-0", sample.SampleSpec{})
@@ -124,17 +124,6 @@ func waitWatching(t *testing.T, c *testkit.Counter) {
 			if c.Snapshot().Of("watch", kind) == 0 {
 				return errors.New("no watch on " + kind)
 			}
-		}
-		return nil
-	})
-}
-
-func noWrites(t *testing.T, counter *testkit.Counter, d time.Duration, when string) {
-	t.Helper()
-	before := counter.Snapshot()
-	testkit.Quiet(t, d, "no write "+when, func() error {
-		if since := counter.Since(before); since.Writes() != 0 {
-			return fmt.Errorf("there were writes:\n%s", since)
 		}
 		return nil
 	})
