@@ -202,7 +202,7 @@ func (w *writer) send(ctx context.Context, in *intent, live client.Object) error
 	body := in.body.DeepCopy()
 	var err error
 	if len(in.initial) > 0 {
-		body, err = w.sendInitial(ctx, in, w.exists(in, live))
+		body, err = w.sendInitial(ctx, in, live)
 	} else {
 		err = w.put(ctx, body, client.ForceOwnership)
 	}

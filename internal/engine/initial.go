@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -62,7 +63,8 @@ func (w *writer) exists(in *intent, live client.Object) bool {
 // sendInitial writes a child with initial fields. One that is not there yet gets
 // them in a write that forces nothing: if somebody made the child before us, the
 // API server answers with a conflict, and only then it costs a look.
-func (w *writer) sendInitial(ctx context.Context, in *intent, exists bool) (*unstructured.Unstructured, error) {
+func (w *writer) sendInitial(ctx context.Context, in *intent, live client.Object) (*unstructured.Unstructured, error) {
+	exists := w.exists(in, live)
 	if !exists {
 		body := in.body.DeepCopy()
 		for _, f := range in.initial {
@@ -74,6 +76,11 @@ func (w *writer) sendInitial(ctx context.Context, in *intent, exists bool) (*uns
 			return body, err
 		}
 	}
+	if body, err := w.seenBeside(in, live); err == nil && body != nil {
+		if err := w.put(ctx, body, client.ForceOwnership); !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
+			return body, err
+		}
+	}
 	body, err := in.body.DeepCopy(), error(nil)
 	for range 3 { // busy controllers write their status in between
 		if body, err = w.sendBeside(ctx, in); !apierrors.IsConflict(err) {
@@ -81,9 +88,39 @@ func (w *writer) sendInitial(ctx context.Context, in *intent, exists bool) (*uns
 		}
 	}
 	if apierrors.IsNotFound(err) && exists { // deleted just now
-		return w.sendInitial(ctx, in, false)
+		w.ledger.forget(in.holder, in.key)
+		return w.sendInitial(ctx, in, nil)
 	}
 	return body, err
+}
+
+// seenBeside is the body for a child that exists, made of what the cache has; nil
+// if that is not enough. The cache may be behind, so a field that it says is
+// ours is sent with its version, and a change in between is a conflict.
+func (w *writer) seenBeside(in *intent, live client.Object) (*unstructured.Unstructured, error) {
+	last, known := w.ledger.get(in.holder, in.key)
+	if live == nil || !known || last.uid != live.GetUID() || older(live.GetResourceVersion(), last.version) {
+		return nil, nil
+	}
+	seen, err := runtime.DefaultUnstructuredConverter.ToUnstructured(live)
+	if err != nil {
+		return nil, err
+	}
+	body, ours := in.body.DeepCopy(), ownedFields(live.GetManagedFields(), w.fieldOwner)
+	for _, f := range in.initial {
+		if !ownsPath(ours, f.path) {
+			continue
+		}
+		value, found, err := unstructured.NestedFieldNoCopy(seen, f.path...)
+		if err != nil || !found { // the cache does not keep it
+			return nil, err
+		}
+		if err := unstructured.SetNestedField(body.Object, value, f.path...); err != nil {
+			return nil, err
+		}
+		body.SetResourceVersion(live.GetResourceVersion())
+	}
+	return body, nil
 }
 
 // sendBeside writes a child that exists.

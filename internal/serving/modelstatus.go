@@ -4,6 +4,7 @@ package serving
 
 import (
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/modelplane/modelplane/api/serving/v1beta1"
 	"github.com/modelplane/modelplane/internal/kube/cause"
@@ -12,15 +13,34 @@ import (
 // modelStatus tells how far the model of a predictor is. What was recorded of a
 // failure stays word by word while the failure lasts, although pods come and
 // go, and is cleared when it is over.
-func (p *planner) modelStatus(c *component, ready bool) *v1beta1.ModelStatus {
-	pods := p.podsOf(c.Name)
-	return p.modelStatusOf(p.modelBefore(c), pods, ready, func() (cause.Finding, bool) {
-		d := p.seen.Deployments[c.Name]
-		if d == nil {
-			return cause.Finding{}, false
+func (p *planner) modelStatus(c *component) *v1beta1.ModelStatus {
+	pods, d := p.podsOf(c.Name), p.seen.Deployments[c.Name]
+	if d == nil {
+		return p.modelStatusOf(p.modelBefore(c), pods, false, func() (cause.Finding, bool) { return cause.Finding{}, false })
+	}
+	s := p.modelStatusOf(p.modelBefore(c), pods, p.loaded(c), func() (cause.Finding, bool) { return cause.Of(d, pods) })
+	// Pods that are about to give way are one copy too many for a moment.
+	s.ModelCopies.TotalCopies = min(s.ModelCopies.TotalCopies, int(ptr.Deref(d.Spec.Replicas, 1)))
+	return s
+}
+
+// loaded tells whether every pod has the model that the spec asks for. While a
+// Deployment's own status lags behind, what was said before stands, unless the
+// spec has changed since.
+func (p *planner) loaded(c *component) bool {
+	names := []string{c.Name}
+	if w := c.Part.Worker; w != nil {
+		names = append(names, w.Name)
+	}
+	before := p.modelBefore(c)
+	was := before != nil && before.TransitionStatus == v1beta1.UpToDate && p.isvc.Status.ObservedGeneration == p.isvc.Generation
+	for _, name := range names {
+		d := p.seen.Deployments[name]
+		if d == nil || d.Status.ObservedGeneration >= d.Generation && !rolledOut(d) || d.Status.ObservedGeneration < d.Generation && !was {
+			return false
 		}
-		return cause.Of(d, pods)
-	})
+	}
+	return true
 }
 
 func (p *planner) modelStatusOf(before *v1beta1.ModelStatus, pods []corev1.Pod, ready bool, why func() (cause.Finding, bool)) *v1beta1.ModelStatus {

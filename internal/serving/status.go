@@ -68,7 +68,7 @@ func (p *planner) standardStatus(front *frontDoor) *v1beta1.InferenceServiceStat
 	}
 	p.judgeFront(&cs, front)
 	p.judgeCanaries(&cs, s)
-	s.ModelStatus = p.modelStatus(p.predictor, cs.IsTrue(predictorReady))
+	s.ModelStatus = p.modelStatus(p.predictor)
 	p.addresses(s, cs, front.urls)
 	p.conclude(s, cs)
 	return s
@@ -109,8 +109,8 @@ func (p *planner) conclude(s *v1beta1.InferenceServiceStatus, cs kube.Conditions
 }
 
 // standing is the condition of a component that runs on Deployments: True when
-// its pods answer and are those that the spec asks for, otherwise the first
-// cause why they are not.
+// its pods answer, also while they give way to newer ones, unless waiting for
+// these is in vain; otherwise the first cause why they do not.
 func (p *planner) standing(c *component) kube.Condition {
 	typ := readyConditions[c.Component]
 	worst := p.rollout(typ, c.Name)
@@ -142,14 +142,15 @@ func (p *planner) rollout(typ, name string) kube.Condition {
 		return kube.Condition{Type: typ, Status: metav1.ConditionTrue}
 	}
 	finding, found := cause.Of(d, p.podsOf(name))
-	if !found || finding.Reason == cause.Waiting {
-		return waiting
+	switch {
+	case found && finding.Blocking:
+		return kube.Condition{Type: typ, Status: metav1.ConditionFalse, Reason: finding.Reason, Message: finding.Message}
+	case answers(d):
+		return kube.Condition{Type: typ, Status: metav1.ConditionTrue}
+	case found && finding.Reason != cause.Waiting:
+		return kube.Condition{Type: typ, Status: metav1.ConditionUnknown, Reason: finding.Reason, Message: finding.Message}
 	}
-	status := metav1.ConditionUnknown
-	if finding.Blocking {
-		status = metav1.ConditionFalse
-	}
-	return kube.Condition{Type: typ, Status: status, Reason: finding.Reason, Message: finding.Message}
+	return waiting
 }
 
 // before is what the object says now.
@@ -162,19 +163,19 @@ func (p *planner) before(typ string) (kube.Condition, bool) {
 	return kube.Condition{}, false
 }
 
+// answers tells whether pods of a Deployment, new or old, take requests.
+func answers(d *appsv1.Deployment) bool {
+	return slices.ContainsFunc(d.Status.Conditions, func(c appsv1.DeploymentCondition) bool {
+		return c.Type == appsv1.DeploymentAvailable && c.Status == corev1.ConditionTrue
+	})
+}
+
 // rolledOut tells whether a Deployment's newest pods have taken over. A change
 // of their number alone does not undo it.
 func rolledOut(d *appsv1.Deployment) bool {
-	available, complete := false, true
-	for _, c := range d.Status.Conditions {
-		switch c.Type {
-		case appsv1.DeploymentAvailable:
-			available = c.Status == corev1.ConditionTrue
-		case appsv1.DeploymentProgressing:
-			complete = c.Status == corev1.ConditionTrue && c.Reason == "NewReplicaSetAvailable"
-		}
-	}
-	return available && complete
+	return answers(d) && !slices.ContainsFunc(d.Status.Conditions, func(c appsv1.DeploymentCondition) bool {
+		return c.Type == appsv1.DeploymentProgressing && (c.Status != corev1.ConditionTrue || c.Reason != "NewReplicaSetAvailable")
+	})
 }
 
 // podsOf are the pods of one Deployment.
@@ -232,13 +233,11 @@ func (p *planner) judgeCanaries(cs *kube.Conditions, s *v1beta1.InferenceService
 	}
 	worst := kube.Condition{Type: canaryReady, Status: metav1.ConditionTrue}
 	for _, c := range p.canaries {
-		condition := p.rollout(canaryReady, c.Name)
-		ready := condition.Status == metav1.ConditionTrue
-		if !ready && worst.Status == metav1.ConditionTrue {
+		if condition := p.rollout(canaryReady, c.Name); worst.Status == metav1.ConditionTrue {
 			worst = condition
 		}
 		s.CanaryStatuses = append(s.CanaryStatuses, v1beta1.CanaryStatus{
-			Name: c.canary, Ready: p.seen.available(c.Name), TrafficPercent: c.percent, ModelStatus: p.modelStatus(c, ready),
+			Name: c.canary, Ready: p.seen.available(c.Name), TrafficPercent: c.percent, ModelStatus: p.modelStatus(c),
 		})
 	}
 	if worst.Status == metav1.ConditionTrue && !ingress.CanSplit(p.cfg) {

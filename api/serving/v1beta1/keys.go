@@ -6,8 +6,9 @@ package v1beta1
 const Group = "serving.kserve.io"
 
 const (
-	prefix         = Group + "/"
-	internalPrefix = "internal." + Group + "/"
+	prefix = Group + "/"
+	// InternalPrefix is of keys that one part of the platform leaves for another.
+	InternalPrefix = "internal." + Group + "/"
 )
 
 // Annotations that users set on services and runtimes.
@@ -65,31 +66,31 @@ const (
 // Annotations that controllers leave for the pod webhook, and conversions for
 // each other.
 const (
-	AnnotationStorageSourceURI     = internalPrefix + "storage-initializer-sourceuri"
-	AnnotationStorageSpec          = internalPrefix + "storage-spec"
-	AnnotationStorageSpecParam     = internalPrefix + "storage-spec-param"
-	AnnotationStorageSpecKey       = internalPrefix + "storage-spec-key"
-	AnnotationStorageContainer     = internalPrefix + "storage-container-name"
-	AnnotationLogger               = internalPrefix + "logger"
-	AnnotationLoggerSinkURL        = internalPrefix + "logger-sink-url"
-	AnnotationLoggerMode           = internalPrefix + "logger-mode"
-	AnnotationLoggerHeaders        = internalPrefix + "logger-metadata-headers"
-	AnnotationLoggerAnnotations    = internalPrefix + "logger-metadata-annotations"
-	AnnotationBatcher              = internalPrefix + "batcher"
-	AnnotationBatcherMaxBatchSize  = internalPrefix + "batcher-max-batchsize"
-	AnnotationBatcherMaxLatency    = internalPrefix + "batcher-max-latency"
-	AnnotationAgent                = internalPrefix + "agent"
-	AnnotationConfigVolumeName     = internalPrefix + "configVolumeName"
-	AnnotationConfigMountPath      = internalPrefix + "configMountPath"
-	AnnotationModelDir             = internalPrefix + "modelDir"
-	AnnotationPredictorHost        = internalPrefix + "predictor-host"
-	AnnotationPredictorProtocol    = internalPrefix + "predictor-protocol"
-	AnnotationLocalModelSourceURI  = internalPrefix + "localmodel-sourceuri"
-	AnnotationLocalModelPVCName    = internalPrefix + "localmodel-pvc-name"
-	AnnotationConfidentialEnabled  = internalPrefix + "confidential-enabled"
-	AnnotationConfidentialResource = internalPrefix + "confidential-resource-id"
-	AnnotationModelCriticality     = internalPrefix + "model-criticality"
-	AnnotationLoRACriticalities    = internalPrefix + "lora-criticalities"
+	AnnotationStorageSourceURI     = InternalPrefix + "storage-initializer-sourceuri"
+	AnnotationStorageSpec          = InternalPrefix + "storage-spec"
+	AnnotationStorageSpecParam     = InternalPrefix + "storage-spec-param"
+	AnnotationStorageSpecKey       = InternalPrefix + "storage-spec-key"
+	AnnotationStorageContainer     = InternalPrefix + "storage-container-name"
+	AnnotationLogger               = InternalPrefix + "logger"
+	AnnotationLoggerSinkURL        = InternalPrefix + "logger-sink-url"
+	AnnotationLoggerMode           = InternalPrefix + "logger-mode"
+	AnnotationLoggerHeaders        = InternalPrefix + "logger-metadata-headers"
+	AnnotationLoggerAnnotations    = InternalPrefix + "logger-metadata-annotations"
+	AnnotationBatcher              = InternalPrefix + "batcher"
+	AnnotationBatcherMaxBatchSize  = InternalPrefix + "batcher-max-batchsize"
+	AnnotationBatcherMaxLatency    = InternalPrefix + "batcher-max-latency"
+	AnnotationAgent                = InternalPrefix + "agent"
+	AnnotationConfigVolumeName     = InternalPrefix + "configVolumeName"
+	AnnotationConfigMountPath      = InternalPrefix + "configMountPath"
+	AnnotationModelDir             = InternalPrefix + "modelDir"
+	AnnotationPredictorHost        = InternalPrefix + "predictor-host"
+	AnnotationPredictorProtocol    = InternalPrefix + "predictor-protocol"
+	AnnotationLocalModelSourceURI  = InternalPrefix + "localmodel-sourceuri"
+	AnnotationLocalModelPVCName    = InternalPrefix + "localmodel-pvc-name"
+	AnnotationConfidentialEnabled  = InternalPrefix + "confidential-enabled"
+	AnnotationConfidentialResource = InternalPrefix + "confidential-resource-id"
+	AnnotationModelCriticality     = InternalPrefix + "model-criticality"
+	AnnotationLoRACriticalities    = InternalPrefix + "lora-criticalities"
 )
 
 // Labels on services and their children.
@@ -108,8 +109,8 @@ const (
 	LabelVisibility            = "networking.kserve.io/visibility"
 	LabelKnativeVisibility     = "networking.knative.dev/visibility"
 	LabelTrainedModelParent    = "inferenceservice"
-	LabelLocalModel            = internalPrefix + "localmodel"
-	LabelLocalModelNamespace   = internalPrefix + "localmodel-namespace"
+	LabelLocalModel            = InternalPrefix + "localmodel"
+	LabelLocalModelNamespace   = InternalPrefix + "localmodel-namespace"
 )
 
 // VisibilityClusterLocal keeps a service inside the cluster.

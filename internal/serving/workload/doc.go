@@ -12,6 +12,7 @@ package workload
 import (
 	"maps"
 	"strconv"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -24,7 +25,8 @@ type Part struct {
 	Component v1beta1.ComponentType
 	// IsvcName is the name of the InferenceService; Name that of the component's Deployment, Service and autoscaler.
 	IsvcName, Name, Namespace string
-	// Labels and Annotations are complete but for the label app. Deployment, pods, Service and autoscaler share them.
+	// Labels and Annotations are complete but for the label app. Deployment, pods, Service and autoscaler share them,
+	// but for the internal ones, which are for pods alone.
 	Labels, Annotations map[string]string
 	Pod                 corev1.PodSpec
 	Scale               v1beta1.ComponentExtensionSpec
@@ -84,12 +86,12 @@ func (p Part) workerApp() string { return "isvc." + p.Name + "-worker" }
 
 func (p Part) generation() string { return strconv.FormatInt(p.Generation, 10) }
 
-// meta is the metadata that all objects of the component share.
+// meta is the metadata of Deployment and pods.
 func (p Part) meta() metav1.ObjectMeta {
 	return p.metaOf(p.Name, p.app(), p.Labels, p.Annotations)
 }
 
-// workerMeta is the metadata that all objects of the workers share.
+// workerMeta is the same for the workers.
 func (p Part) workerMeta() metav1.ObjectMeta {
 	return p.metaOf(p.Worker.Name, p.workerApp(), p.Worker.Labels, p.Worker.Annotations)
 }
@@ -102,6 +104,13 @@ func (p Part) metaOf(name, app string, labels, annotations map[string]string) me
 	maps.Copy(own, labels)
 	own[v1beta1.LabelApp] = app
 	return metav1.ObjectMeta{Name: name, Namespace: p.Namespace, Labels: own, Annotations: maps.Clone(annotations)}
+}
+
+// beside is the metadata of an object that is not made of pods. It goes without the annotations by which the controller
+// talks to the pods' webhook, so that another model does not change Services and autoscalers.
+func beside(meta metav1.ObjectMeta) metav1.ObjectMeta {
+	maps.DeleteFunc(meta.Annotations, func(key, _ string) bool { return strings.HasPrefix(key, v1beta1.InternalPrefix) })
+	return meta
 }
 
 // leastReplicas is the lower bound that an autoscaler keeps. Below one it could never measure anything.

@@ -32,7 +32,7 @@ func hpa(p Part) *autoscalingv2.HorizontalPodAutoscaler {
 	least := p.leastReplicas()
 	h := &autoscalingv2.HorizontalPodAutoscaler{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "autoscaling/v2", Kind: "HorizontalPodAutoscaler"},
-		ObjectMeta: p.meta(),
+		ObjectMeta: beside(p.meta()),
 		Spec: autoscalingv2.HorizontalPodAutoscalerSpec{
 			ScaleTargetRef: autoscalingv2.CrossVersionObjectReference{APIVersion: "apps/v1", Kind: "Deployment", Name: p.Name},
 			MinReplicas:    &least,

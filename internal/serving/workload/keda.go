@@ -49,7 +49,7 @@ func scaledObject(p Part, cfg *config.Config) *unstructured.Unstructured {
 
 // foreign begins an object of a kind that we have no Go types for.
 func foreign(apiVersion, kind string, p Part) *unstructured.Unstructured {
-	meta := p.meta()
+	meta := beside(p.meta())
 	u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": apiVersion, "kind": kind}}
 	u.SetName(meta.Name)
 	u.SetNamespace(meta.Namespace)

@@ -21,7 +21,7 @@ const http2 = "kubernetes.io/h2c"
 // Service leads to the pods of a component. Requests that are logged or batched go to the agent beside the model
 // server, which hands them on.
 func Service(p Part, cfg *config.Config) *corev1.Service {
-	svc := service(p.meta(), map[string]string{v1beta1.LabelApp: p.app()})
+	svc := service(beside(p.meta()), map[string]string{v1beta1.LabelApp: p.app()})
 	svc.Spec.Ports = servicePorts(p)
 	if p.Scale.Logger != nil || p.Scale.Batcher != nil {
 		svc.Spec.Ports[0].TargetPort = intstr.FromInt32(agentPort)
@@ -39,8 +39,8 @@ func MultiNodeServices(p Part) []*corev1.Service {
 		return nil
 	}
 	return []*corev1.Service{
-		p.groupService(p.meta(), "head", p.app(), roleHead),
-		p.groupService(p.workerMeta(), "workers", p.workerApp(), roleWorker),
+		p.groupService(beside(p.meta()), "head", p.app(), roleHead),
+		p.groupService(beside(p.workerMeta()), "workers", p.workerApp(), roleWorker),
 	}
 }
 
