@@ -148,6 +148,16 @@ func TranslateMode(mode string) (string, bool) {
 	return "", false
 }
 
+// Mode is how something is run: the first of what was said that is a mode, or else the platform's own.
+func (c *Config) Mode(said ...string) string {
+	for _, s := range said {
+		if mode, ok := TranslateMode(s); ok {
+			return mode
+		}
+	}
+	return c.Deploy.DefaultDeploymentMode
+}
+
 func checkLocalModel(c *checker, v *LocalModel, _ object) {
 	if len(validation.IsDNS1123Label(v.JobNamespace)) > 0 {
 		c.fault("jobNamespace", "%s is no name of a namespace", quote(v.JobNamespace))

@@ -12,12 +12,7 @@ import (
 // modeOf decides how a service is run. A mode that was recorded once stays: its
 // children, and the addresses that clients have, depend on it.
 func modeOf(isvc *v1beta1.InferenceService, cfg *config.Config) string {
-	for _, said := range []string{isvc.Status.DeploymentMode, isvc.Annotations[v1beta1.AnnotationDeploymentMode]} {
-		if mode, ok := config.TranslateMode(said); ok {
-			return mode
-		}
-	}
-	return cfg.Deploy.DefaultDeploymentMode
+	return cfg.Mode(isvc.Status.DeploymentMode, isvc.Annotations[v1beta1.AnnotationDeploymentMode])
 }
 
 // stopped tells whether the user wants nothing to run.

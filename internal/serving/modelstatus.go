@@ -7,6 +7,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/modelplane/modelplane/api/serving/v1beta1"
+	"github.com/modelplane/modelplane/internal/kube"
 	"github.com/modelplane/modelplane/internal/kube/cause"
 )
 
@@ -36,7 +37,7 @@ func (p *planner) loaded(c *component) bool {
 	was := before != nil && before.TransitionStatus == v1beta1.UpToDate && p.isvc.Status.ObservedGeneration == p.isvc.Generation
 	for _, name := range names {
 		d := p.seen.Deployments[name]
-		if d == nil || d.Status.ObservedGeneration >= d.Generation && !rolledOut(d) || d.Status.ObservedGeneration < d.Generation && !was {
+		if d == nil || d.Status.ObservedGeneration >= d.Generation && !kube.RolledOut(d) || d.Status.ObservedGeneration < d.Generation && !was {
 			return false
 		}
 	}

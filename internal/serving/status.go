@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -138,14 +137,14 @@ func (p *planner) rollout(typ, name string) kube.Condition {
 		}
 		return waiting
 	}
-	if current && rolledOut(d) {
+	if current && kube.RolledOut(d) {
 		return kube.Condition{Type: typ, Status: metav1.ConditionTrue}
 	}
 	finding, found := cause.Of(d, p.podsOf(name))
 	switch {
 	case found && finding.Blocking:
 		return kube.Condition{Type: typ, Status: metav1.ConditionFalse, Reason: finding.Reason, Message: finding.Message}
-	case answers(d):
+	case kube.Answers(d):
 		return kube.Condition{Type: typ, Status: metav1.ConditionTrue}
 	case found && finding.Reason != cause.Waiting:
 		return kube.Condition{Type: typ, Status: metav1.ConditionUnknown, Reason: finding.Reason, Message: finding.Message}
@@ -161,21 +160,6 @@ func (p *planner) before(typ string) (kube.Condition, bool) {
 		}
 	}
 	return kube.Condition{}, false
-}
-
-// answers tells whether pods of a Deployment, new or old, take requests.
-func answers(d *appsv1.Deployment) bool {
-	return slices.ContainsFunc(d.Status.Conditions, func(c appsv1.DeploymentCondition) bool {
-		return c.Type == appsv1.DeploymentAvailable && c.Status == corev1.ConditionTrue
-	})
-}
-
-// rolledOut tells whether a Deployment's newest pods have taken over. A change
-// of their number alone does not undo it.
-func rolledOut(d *appsv1.Deployment) bool {
-	return answers(d) && !slices.ContainsFunc(d.Status.Conditions, func(c appsv1.DeploymentCondition) bool {
-		return c.Type == appsv1.DeploymentProgressing && (c.Status != corev1.ConditionTrue || c.Reason != "NewReplicaSetAvailable")
-	})
 }
 
 // podsOf are the pods of one Deployment.

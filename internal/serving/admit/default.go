@@ -34,7 +34,7 @@ func (r Rules) defaultService(ctx context.Context, obj client.Object) error {
 }
 
 func fill(isvc *v1beta1.InferenceService, recorded string, cfg *config.Config) {
-	mesh := modes[isvc.Annotations[v1beta1.AnnotationDeploymentMode]] == config.ModeModelMesh
+	mesh := translated(isvc.Annotations[v1beta1.AnnotationDeploymentMode]) == config.ModeModelMesh
 	fillMode(isvc, recorded, cfg)
 	predictor := &isvc.Spec.Predictor
 	if !mesh {
@@ -60,7 +60,7 @@ func fill(isvc *v1beta1.InferenceService, recorded string, cfg *config.Config) {
 // not written: services without the annotation have always been run in it.
 func fillMode(isvc *v1beta1.InferenceService, recorded string, cfg *config.Config) {
 	if said, ok := isvc.Annotations[v1beta1.AnnotationDeploymentMode]; ok {
-		if mode := modes[said]; mode != "" {
+		if mode := translated(said); mode != "" {
 			isvc.Annotations[v1beta1.AnnotationDeploymentMode] = mode
 		}
 		return

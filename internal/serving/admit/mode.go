@@ -19,13 +19,11 @@ var (
 	modeAnnotation = annotations.Key(v1beta1.AnnotationDeploymentMode)
 )
 
-// modes by the names they go and went by.
-var modes = map[string]string{
-	config.ModeStandard:  config.ModeStandard,
-	"RawDeployment":      config.ModeStandard,
-	config.ModeKnative:   config.ModeKnative,
-	"Serverless":         config.ModeKnative,
-	config.ModeModelMesh: config.ModeModelMesh,
+// translated is a mode in its present spelling, or nothing if there is no such
+// mode.
+func translated(said string) string {
+	mode, _ := config.TranslateMode(said)
+	return mode
 }
 
 // recordedMode is the mode that the service has and keeps, or nothing for a new
@@ -34,7 +32,7 @@ var modes = map[string]string{
 func recordedMode(ctx context.Context, isvc *v1beta1.InferenceService) string {
 	req, err := webhook.RequestFromContext(ctx)
 	if err != nil {
-		return modes[isvc.Status.DeploymentMode]
+		return translated(isvc.Status.DeploymentMode)
 	}
 	var old struct {
 		Status struct {
@@ -44,18 +42,12 @@ func recordedMode(ctx context.Context, isvc *v1beta1.InferenceService) string {
 	if len(req.OldObject.Raw) == 0 || json.Unmarshal(req.OldObject.Raw, &old) != nil {
 		return ""
 	}
-	return modes[old.Status.DeploymentMode]
+	return translated(old.Status.DeploymentMode)
 }
 
 // modeOf is the mode that the service will be run in.
 func modeOf(isvc *v1beta1.InferenceService, recorded string, cfg *config.Config) string {
-	if recorded != "" {
-		return recorded
-	}
-	if mode := modes[isvc.Annotations[v1beta1.AnnotationDeploymentMode]]; mode != "" {
-		return mode
-	}
-	return cfg.Deploy.DefaultDeploymentMode
+	return cfg.Mode(recorded, isvc.Annotations[v1beta1.AnnotationDeploymentMode])
 }
 
 // checkMode looks at the annotation alone. What it says must be known, and must
@@ -65,7 +57,7 @@ func (s *service) checkMode() {
 	if !ok {
 		return
 	}
-	switch mode := modes[said]; {
+	switch mode := translated(said); {
 	case s.recorded != "" && mode != s.recorded:
 		s.refuse(field.Invalid(modeAnnotation, said, fmt.Sprintf("the deployment mode is immutable: deploymentMode cannot be "+
 			"changed from '%s' to '%s'; to do so, delete the service and create it anew", s.recorded, said)))

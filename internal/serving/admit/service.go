@@ -39,7 +39,7 @@ func (r Rules) validateService(ctx context.Context, old, obj client.Object) ([]s
 	before, _ := old.(*v1beta1.InferenceService)
 	recorded := recordedMode(ctx, isvc)
 	if before != nil {
-		recorded = modes[before.Status.DeploymentMode]
+		recorded = translated(before.Status.DeploymentMode)
 	}
 	found := examine(isvc, recorded, cfg, before == nil)
 	if before != nil {

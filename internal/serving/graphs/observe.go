@@ -158,12 +158,7 @@ func (o *observer) readPods(ctx context.Context) error {
 // modeOf decides how a graph is run. A mode that was recorded once stays, with
 // the address that clients have.
 func modeOf(graph *v1alpha1.InferenceGraph, cfg *config.Config) string {
-	for _, said := range []string{graph.Status.DeploymentMode, graph.Annotations[v1beta1.AnnotationDeploymentMode]} {
-		if mode, ok := config.TranslateMode(said); ok {
-			return mode
-		}
-	}
-	return cfg.Deploy.DefaultDeploymentMode
+	return cfg.Mode(graph.Status.DeploymentMode, graph.Annotations[v1beta1.AnnotationDeploymentMode])
 }
 
 // stopped tells whether the user wants nothing to run.

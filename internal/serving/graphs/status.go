@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -146,7 +145,7 @@ func (p *planner) standing() kube.Condition {
 			return kube.Condition{Status: metav1.ConditionTrue}
 		}
 		return waiting
-	case rolledOut(d):
+	case kube.RolledOut(d):
 		return kube.Condition{Status: metav1.ConditionTrue}
 	}
 	finding, found := cause.Of(d, p.podsWith(v1beta1.LabelApp, "isvc."+p.graph.Name))
@@ -176,21 +175,6 @@ func (p *planner) wasReady() bool {
 		}
 	}
 	return false
-}
-
-// rolledOut tells whether a Deployment's newest pods have taken over. A change
-// of their number alone does not undo it.
-func rolledOut(d *appsv1.Deployment) bool {
-	available, complete := false, true
-	for _, c := range d.Status.Conditions {
-		switch c.Type {
-		case appsv1.DeploymentAvailable:
-			available = c.Status == corev1.ConditionTrue
-		case appsv1.DeploymentProgressing:
-			complete = c.Status == corev1.ConditionTrue && c.Reason == "NewReplicaSetAvailable"
-		}
-	}
-	return available && complete
 }
 
 // serverless judges the router on Knative, with the first cause in its pods
