@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"sigs.k8s.io/yaml"
+
+	"github.com/modelplane/modelplane/internal/engine"
 )
 
 // render prints decisions so that a person can read them and kubectl can apply
@@ -43,7 +45,11 @@ func (d *planned) summary(b *bytes.Buffer) {
 		comment(b, "condition %s=%s (%s) %s", c.Type, c.Status, c.Reason, c.Message)
 	}
 	d.status(b)
-	for _, e := range d.Events {
+	events := d.Events
+	if d.Remove != nil {
+		events = []engine.Event{*d.Remove}
+	}
+	for _, e := range events {
 		comment(b, "event %s: %s", e.Reason, e.Message)
 	}
 }
@@ -68,6 +74,8 @@ func (d *planned) verdict() string {
 	switch {
 	case !d.decided:
 		return "accepted; nothing is made of it"
+	case d.Remove != nil:
+		return "would be deleted"
 	case d.Hold:
 		return "accepted; its children are left as they are"
 	case len(d.Children) == 1:
