@@ -54,7 +54,11 @@ type builder struct {
 
 func (b *builder) failed(of v1beta1.ComponentType, err error) *failure {
 	if f, ok := err.(*runtimes.Failure); ok {
-		return &failure{of: of, reason: f.Reason, problem: problemOf(f)}
+		out := &failure{of: of, reason: f.Reason, problem: problemOf(f)}
+		if f.Condition != "" {
+			out.problem.Reason = f.Condition
+		}
+		return out
 	}
 	return &failure{of: of, reason: v1beta1.InvalidPredictorSpec,
 		problem: engine.MustChange(string(v1beta1.InvalidPredictorSpec), "%s", err.Error())}

@@ -183,6 +183,7 @@ func (p *planner) front() *frontDoor {
 	}
 	if p.explainer != nil {
 		b := p.backend(p.explainer)
+		b.Model = argument(p.explainer.Pod.Containers[0].Args, argModelName)
 		s.Explainer = &b
 	}
 	door := &frontDoor{service: s}

@@ -41,6 +41,19 @@ func (a *arguments) add(flag, value string) {
 	}
 }
 
+// argument is the value of a flag, or nothing. Of several the last one counts.
+func argument(args []string, flag string) string {
+	value := ""
+	for i, arg := range args {
+		if rest, ok := strings.CutPrefix(arg, flag+"="); ok {
+			value = rest
+		} else if arg == flag && i+1 < len(args) {
+			value = args[i+1]
+		}
+	}
+	return value
+}
+
 func (a *arguments) addWorkers(ext v1beta1.ComponentExtensionSpec) {
 	if ext.ContainerConcurrency != nil {
 		a.add(argWorkers, strconv.FormatInt(*ext.ContainerConcurrency, 10))

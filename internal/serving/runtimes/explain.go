@@ -66,8 +66,12 @@ func noneFits(model *v1beta1.ModelSpec, multiNode bool, c Candidates) *Failure {
 		return fail("There are no runtimes at all: install some, or create a ServingRuntime in this namespace.")
 	}
 	if len(near) == 0 {
-		return fail("None of the %d runtimes knows that format: check the spelling of spec.predictor.model.modelFormat.name, "+
-			"or create a runtime that lists it in spec.supportedModelFormats.", total)
+		others := fmt.Sprintf("None of the %d runtimes knows", total)
+		if total == 1 {
+			others = "The only runtime does not know"
+		}
+		return fail("%s that format: check the spelling of spec.predictor.model.modelFormat.name, "+
+			"or create a runtime that lists it in spec.supportedModelFormats.", others)
 	}
 	slices.SortFunc(near, func(a, b miss) int {
 		return cmp.Or(cmp.Compare(b.hindrance, a.hindrance), cmp.Compare(a.meta.Name, b.meta.Name))

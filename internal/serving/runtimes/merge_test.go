@@ -129,7 +129,7 @@ func TestMergeFailures(t *testing.T) {
 		name: "too few accelerators",
 		isvc: model + `, resources: {requests: {nvidia.com/gpu: "1"}}}, workerSpec: {pipelineParallelSize: 4, tensorParallelSize: 2}}}`,
 		rt:   server(`, workerSpec: {containers: [{name: worker-container, resources: {requests: {nvidia.com/gpu: "2"}}}]}`),
-		says: []string{"needs 8 GPUs", "the head has 1 and 3 workers have 2 each"}, condition: InvalidGPUAllocation,
+		says: []string{"needs 8 GPUs", "the head has 1 and each of the 3 workers has 2"}, condition: InvalidGPUAllocation,
 	}, {
 		name: "debugging containers",
 		isvc: model + "}, workerSpec: {ephemeralContainers: [{name: d}]}}}",

@@ -121,8 +121,12 @@ func clusterFor(own *v1beta1.WorkerSpec, rt *Runtime, head, worker int64) (clust
 	}
 	c.spread()
 	if have := c.head + c.worker*(c.nodes-1); have < c.pipeline*c.tensor {
-		f := invalid("The model needs %d GPUs (pipelineParallelSize × tensorParallelSize), but the head has %d and %d workers have %d each: "+
-			"give them more, or lower the sizes in spec.predictor.workerSpec.", c.pipeline*c.tensor, c.head, c.nodes-1, c.worker)
+		workers := "the worker has"
+		if c.nodes > 2 {
+			workers = fmt.Sprintf("each of the %d workers has", c.nodes-1)
+		}
+		f := invalid("The model needs %d GPUs (pipelineParallelSize × tensorParallelSize), but the head has %d and %s %d: "+
+			"give them more, or lower the sizes in spec.predictor.workerSpec.", c.pipeline*c.tensor, c.head, workers, c.worker)
 		f.Condition = InvalidGPUAllocation
 		return c, f
 	}

@@ -228,7 +228,11 @@ func TestSelect(t *testing.T) {
 	}, {
 		name: "names are compared as they are", model: modelOf("SKLearn", "", ""),
 		cluster: []v1alpha1.ClusterServingRuntime{csr("a", sk)},
-		reason:  v1beta1.NoSupportingRuntime, says: []string{"format SKLearn", "None of the 1 runtimes", "modelFormat.name"},
+		reason:  v1beta1.NoSupportingRuntime, says: []string{"format SKLearn", "The only runtime does not know", "modelFormat.name"},
+	}, {
+		name: "nobody knows the format", model: modelOf("other", "", ""),
+		cluster: []v1alpha1.ClusterServingRuntime{csr("a", sk), csr("b", sk)},
+		reason:  v1beta1.NoSupportingRuntime, says: []string{"None of the 2 runtimes knows", "modelFormat.name"},
 	}, {
 		name: "no runtimes at all", model: modelOf("sklearn", "", ""),
 		reason: v1beta1.NoSupportingRuntime, says: []string{"no runtimes at all"},
