@@ -75,7 +75,7 @@ func (r *Room) services() engine.Controller {
 		NotReadyEvent: "InferenceServiceNotReady",
 		Children: []engine.ChildKind{
 			{Object: &appsv1.Deployment{}, Trim: workload.TrimDeployment},
-			{Object: &corev1.Service{}, MetadataOnly: true},
+			{Object: &corev1.Service{}, Trim: workload.TrimService},
 			{Object: &corev1.ConfigMap{}, MetadataOnly: true},
 			{Object: &autoscalingv2.HorizontalPodAutoscaler{}, MetadataOnly: true},
 			{Object: &networkingv1.Ingress{}, MetadataOnly: true},

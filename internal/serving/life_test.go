@@ -15,8 +15,10 @@ import (
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
@@ -359,4 +361,67 @@ func TestTakeOver(t *testing.T) {
 	if foreign.Generation != generation {
 		t.Errorf("the generation went from %d to %d: pods restart (-before +after):\n%s", generation, foreign.Generation, cmp.Diff(*spec, foreign.Spec))
 	}
+}
+
+// TestHPAGivesWayToKEDA: KEDA refuses a ScaledObject while an HPA scales the
+// same Deployment, however long that one takes to go.
+func TestHPAGivesWayToKEDA(t *testing.T) {
+	b := servingtest.New(t)
+	b.Install(t, testkit.KEDA)
+	b.Manage(t, b.Manager)
+	isvc := b.Service("iris", "sklearn")
+	b.Create(t, isvc)
+	hpa := &autoscalingv2.HorizontalPodAutoscaler{}
+	b.Exists(t, hpa, "iris-predictor")
+	const slow = "test.dev/slow"
+	b.Change(t, hpa, func() { hpa.Finalizers = []string{slow} })
+	b.Change(t, isvc, func() {
+		isvc.Annotations = map[string]string{v1beta1.AnnotationAutoscalerClass: "keda"}
+		isvc.Spec.Predictor.MaxReplicas = 3
+	})
+	testkit.Eventually(t, servingtest.Patience, "the HPA to be deleted", func() error {
+		if err := b.C.Get(t.Context(), client.ObjectKeyFromObject(hpa), hpa); err != nil {
+			return err
+		}
+		if hpa.DeletionTimestamp == nil {
+			return errors.New("nobody deleted it")
+		}
+		return nil
+	})
+	scaled := &unstructured.Unstructured{}
+	scaled.SetAPIVersion("keda.sh/v1alpha1")
+	scaled.SetKind("ScaledObject")
+	key := client.ObjectKey{Namespace: b.NS, Name: "iris-predictor"}
+	testkit.Quiet(t, 2*time.Second, "the ScaledObject while the HPA is there", func() error {
+		if err := b.C.Get(t.Context(), key, scaled); !apierrors.IsNotFound(err) {
+			return fmt.Errorf("it was made: %v", err)
+		}
+		return nil
+	})
+	b.Change(t, hpa, func() { hpa.Finalizers = nil })
+	b.Exists(t, scaled, "iris-predictor")
+	b.Gone(t, hpa, "iris-predictor")
+}
+
+// TestServiceIsMadeAnew: whether a Service has an address cannot be changed.
+func TestServiceIsMadeAnew(t *testing.T) {
+	b := servingtest.New(t)
+	b.Manage(t, b.Manager)
+	b.Create(t, b.Service("iris", "sklearn"))
+	service := &corev1.Service{}
+	b.Exists(t, service, "iris-predictor")
+	for _, none := range []bool{true, false, true} {
+		b.Configure(t, map[string]string{config.KeyService: fmt.Sprintf(`{"serviceClusterIPNone": %v}`, none)})
+		testkit.Eventually(t, servingtest.Patience, fmt.Sprintf("a Service with serviceClusterIPNone=%v", none), func() error {
+			if err := b.C.Get(t.Context(), client.ObjectKeyFromObject(service), service); err != nil {
+				return err
+			}
+			if ip := service.Spec.ClusterIP; none != (ip == corev1.ClusterIPNone) {
+				return fmt.Errorf("its address is %s", ip)
+			}
+			return nil
+		})
+	}
+	b.RollOut(t, "iris-predictor")
+	b.Status(t, "iris", "Ready", corev1.ConditionTrue, "")
 }

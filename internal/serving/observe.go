@@ -8,6 +8,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -20,6 +21,7 @@ import (
 	"github.com/modelplane/modelplane/internal/serving/models"
 	"github.com/modelplane/modelplane/internal/serving/runtimes"
 	"github.com/modelplane/modelplane/internal/serving/storage"
+	"github.com/modelplane/modelplane/internal/serving/workload"
 )
 
 // Seen is everything that the decision about a service depends on.
@@ -35,9 +37,12 @@ type Seen struct {
 	CABundle   *string // nil: wanted and missing
 
 	Deployments map[string]*appsv1.Deployment
-	Knative     map[string]*unstructured.Unstructured
-	Routes      map[string]client.Object // by kind/name
-	Pods        []corev1.Pod
+	Services    map[string]*corev1.Service
+	// HPAs are looked for where something else could scale instead.
+	HPAs    map[string]bool
+	Knative map[string]*unstructured.Unstructured
+	Routes  map[string]client.Object // by kind/name
+	Pods    []corev1.Pod
 
 	// What Knative is told by its own configuration, nil while it has none.
 	KnativeDomains, KnativeAutoscaler map[string]string
@@ -263,12 +268,42 @@ func (o *observer) readLive(ctx context.Context) error {
 			return err
 		}
 	}
+	if err := o.readBeside(ctx); err != nil {
+		return err
+	}
 	pods := &corev1.PodList{}
 	if err := o.List(ctx, pods, client.InNamespace(o.isvc.Namespace), engine.Indexed(o.isvc.Name)); err != nil {
 		return err
 	}
 	o.seen.Pods = pods.Items
 	return o.readRoutes(ctx)
+}
+
+// readBeside reads what stands beside the Deployments and can be in the way of
+// a new plan.
+func (o *observer) readBeside(ctx context.Context) error {
+	o.seen.Services, o.seen.HPAs = map[string]*corev1.Service{}, map[string]bool{}
+	for _, name := range deploymentNames(o.isvc) {
+		service := &corev1.Service{}
+		service.Namespace, service.Name = o.isvc.Namespace, name
+		if err := o.Child(ctx, service); err == nil {
+			o.seen.Services[name] = service
+		} else if client.IgnoreNotFound(err) != nil {
+			return err
+		}
+		if !o.seen.has(scaledObject) {
+			continue
+		}
+		hpa := &metav1.PartialObjectMetadata{}
+		hpa.SetGroupVersionKind(workload.HPA)
+		hpa.Namespace, hpa.Name = o.isvc.Namespace, name
+		err := o.Child(ctx, hpa)
+		if client.IgnoreNotFound(err) != nil {
+			return err
+		}
+		o.seen.HPAs[name] = err == nil
+	}
+	return nil
 }
 
 func (o *observer) readRoutes(ctx context.Context) error {

@@ -115,7 +115,11 @@ func (p *planner) addWorkload(c *component) {
 	if workload.InitialReplicas(c.Part) {
 		deployment.Initial = []string{"spec.replicas"}
 	}
-	p.children = append(p.children, deployment, engine.Child{Object: workload.Service(c.Part, p.cfg)})
+	p.children = append(p.children, deployment)
+	// A Service that is in the way is left out, and so removed; we are woken when it is gone.
+	if service := workload.Service(c.Part, p.cfg); !workload.Irreconcilable(p.seen.Services[c.Name], service) {
+		p.children = append(p.children, engine.Child{Object: service})
+	}
 	if c.Part.Worker != nil {
 		p.children = append(p.children, engine.Child{Object: workload.WorkerDeployment(c.Part, p.cfg)})
 		for _, service := range workload.MultiNodeServices(c.Part) {
@@ -123,10 +127,17 @@ func (p *planner) addWorkload(c *component) {
 		}
 	}
 	for _, scaler := range workload.Autoscaler(c.Part, p.cfg) {
-		if p.served(scaler) {
+		if p.served(scaler) && !p.tooEarly(scaler) {
 			p.children = append(p.children, engine.Child{Object: scaler})
 		}
 	}
+}
+
+// tooEarly holds a ScaledObject back while our own HPA still scales the same
+// Deployment: KEDA refuses it. The HPA is not in the plan, and we are woken when
+// it is gone.
+func (p *planner) tooEarly(scaler client.Object) bool {
+	return scaler.GetObjectKind().GroupVersionKind() == scaledObject && p.seen.HPAs[scaler.GetName()]
 }
 
 // served tells whether the cluster knows the kind of an autoscaler, and

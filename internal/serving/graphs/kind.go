@@ -47,7 +47,7 @@ func Controller(platform *config.Platform) engine.Controller {
 		NotReadyEvent: "InferenceGraphNotReady",
 		Children: []engine.ChildKind{
 			{Object: &appsv1.Deployment{}, Trim: workload.TrimDeployment},
-			{Object: &corev1.Service{}, MetadataOnly: true},
+			{Object: &corev1.Service{}, Trim: workload.TrimService},
 			{Object: &autoscalingv2.HorizontalPodAutoscaler{}, MetadataOnly: true},
 			{Object: foreign(knativeService), Optional: true},
 			{Object: foreign(scaledObject), Optional: true, MetadataOnly: true},

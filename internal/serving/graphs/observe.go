@@ -8,6 +8,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -16,6 +17,7 @@ import (
 	"github.com/modelplane/modelplane/internal/config"
 	"github.com/modelplane/modelplane/internal/engine"
 	"github.com/modelplane/modelplane/internal/serving/models"
+	"github.com/modelplane/modelplane/internal/serving/workload"
 )
 
 // Seen is everything that the decision about a graph depends on.
@@ -36,6 +38,8 @@ type Seen struct {
 
 	// What became of earlier plans.
 	Deployment *appsv1.Deployment
+	Service    *corev1.Service
+	HasHPA     bool
 	Knative    *unstructured.Unstructured
 	Pods       []corev1.Pod
 }
@@ -108,13 +112,25 @@ func (o *observer) readLive(ctx context.Context) error {
 		return nil
 	}
 	o.seen.HasKEDA = o.Has(scaledObject.GroupKind())
-	d := &appsv1.Deployment{}
-	d.Namespace, d.Name = o.graph.Namespace, o.graph.Name
-	err := o.Child(ctx, d)
-	if err == nil {
-		o.seen.Deployment = d
+	d, service, hpa := &appsv1.Deployment{}, &corev1.Service{}, &metav1.PartialObjectMetadata{}
+	hpa.SetGroupVersionKind(workload.HPA)
+	for _, child := range []struct {
+		client.Object
+		found func()
+	}{
+		{d, func() { o.seen.Deployment = d }},
+		{service, func() { o.seen.Service = service }},
+		{hpa, func() { o.seen.HasHPA = true }},
+	} {
+		child.SetNamespace(o.graph.Namespace)
+		child.SetName(o.graph.Name)
+		if err := o.Child(ctx, child.Object); err == nil {
+			child.found()
+		} else if client.IgnoreNotFound(err) != nil {
+			return err
+		}
 	}
-	return client.IgnoreNotFound(err)
+	return nil
 }
 
 func (o *observer) readKnative(ctx context.Context) error {

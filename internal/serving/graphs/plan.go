@@ -104,11 +104,17 @@ func (p *planner) standard(pod corev1.PodSpec, targets []*target) engine.Plan {
 	if workload.InitialReplicas(part) {
 		child.Initial = []string{"spec.replicas"}
 	}
-	plan := engine.Plan{Children: []engine.Child{child, {Object: service}}, Problem: firstProblem(targets)}
+	plan := engine.Plan{Children: []engine.Child{child}, Problem: firstProblem(targets)}
+	if !workload.Irreconcilable(p.seen.Service, service) { // else it goes, and is made when it is gone
+		plan.Children = append(plan.Children, engine.Child{Object: service})
+	}
 	for _, scaler := range workload.Autoscaler(part, cfg) {
 		if workload.Class(part.Annotations) == workload.ClassKEDA && !p.seen.HasKEDA {
 			plan.Problem = cmp.Or(plan.Problem, noKEDA())
 			continue // the router need not wait for it
+		}
+		if workload.Class(part.Annotations) == workload.ClassKEDA && p.seen.HasHPA {
+			continue // KEDA refuses it until our own HPA, which goes now, is gone
 		}
 		plan.Children = append(plan.Children, engine.Child{Object: scaler})
 	}

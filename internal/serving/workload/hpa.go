@@ -14,6 +14,9 @@ import (
 	"github.com/modelplane/modelplane/internal/config"
 )
 
+// HPA is the kind of the autoscalers that Kubernetes runs itself.
+var HPA = autoscalingv2.SchemeGroupVersion.WithKind("HorizontalPodAutoscaler")
+
 const defaultCPUUtilization = 80
 
 // Autoscaler returns what scales a component: an HPA, or a ScaledObject with the collector of its metrics where it

@@ -32,6 +32,13 @@ func Service(p Part, cfg *config.Config) *corev1.Service {
 	return svc
 }
 
+// Irreconcilable tells whether a Service has to go before it can be made as wanted. One that has an address keeps it,
+// and one that has none gets none: the API server refuses the former change and passes over the latter without a word.
+func Irreconcilable(live, wanted *corev1.Service) bool {
+	return live != nil && live.Spec.ClusterIP != "" &&
+		(live.Spec.ClusterIP == corev1.ClusterIPNone) != (wanted.Spec.ClusterIP == corev1.ClusterIPNone)
+}
+
 // MultiNodeServices let the nodes of a group find each other before they are ready: each generation has a pair of its
 // own, so that a new group does not join the old one. None unless the predictor is multi-node.
 func MultiNodeServices(p Part) []*corev1.Service {

@@ -16,6 +16,13 @@ func TrimDeployment(obj client.Object) {
 	}
 }
 
+// TrimService keeps of a live Service what tells whether it has to be made anew.
+func TrimService(obj client.Object) {
+	if s, ok := obj.(*corev1.Service); ok {
+		s.Spec, s.Status = corev1.ServiceSpec{ClusterIP: s.Spec.ClusterIP}, corev1.ServiceStatus{}
+	}
+}
+
 // TrimPod keeps of a live pod what tells why it is not ready.
 func TrimPod(obj client.Object) {
 	pod, ok := obj.(*corev1.Pod)
