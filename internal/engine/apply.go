@@ -38,6 +38,9 @@ type outcome struct {
 	problems []*Problem
 	events   []Event
 	wrote    int
+	// unseen is set while the cache lacks a write of ours, so that what was
+	// observed is of the time before it. The cache's event follows.
+	unseen bool
 }
 
 func (out *outcome) fail(p *Problem) { out.problems = append(out.problems, p) }
@@ -69,6 +72,7 @@ func (w *writer) apply(ctx context.Context, o owner, intents []*intent) outcome 
 			return out
 		}
 		w.applyOne(ctx, o, in, have[in.key], &out)
+		out.unseen = out.unseen || w.unseen(in, have[in.key])
 	}
 	if len(out.problems) == 0 {
 		w.prune(ctx, o, have, intents, &out)
@@ -112,6 +116,16 @@ func (w *writer) applyOne(ctx context.Context, o owner, in *intent, live client.
 	out.wrote++
 	w.sharing.say(o, in)
 	w.tell(ctx, in, live, verdict, out)
+}
+
+// unseen tells whether the cache, which has this of a child, lacks our last
+// change of it. A repair does not count: it makes the child what it was.
+func (w *writer) unseen(in *intent, live client.Object) bool {
+	last, known := w.ledger.get(in.holder, in.key)
+	if !known || in.Shared || last.deleted || last.gone || last.digest != in.digest {
+		return false
+	}
+	return live == nil || live.GetLabels()[LabelIntent] != in.digest && older(live.GetResourceVersion(), last.version)
 }
 
 // verdict is how a live child compares with the intent.

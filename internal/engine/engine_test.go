@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -60,6 +61,45 @@ func TestConvergeThenSilence(t *testing.T) {
 	if since := restarted.Since(before); since.Of("apply", "configmaps") != 1 || since.Writes() > 2 {
 		t.Errorf("one changed child must cost one apply and one status patch:\n%s", since)
 	}
+}
+
+// TestStatusSpeaksOfWhatWasWritten: a child that was just changed still looks
+// ready in the cache, and must not be reported so.
+func TestStatusSpeaksOfWhatWasWritten(t *testing.T) {
+	b := enginetest.New(t)
+	counter := testkit.NewCounter()
+	enginetest.Manage(t, counter.Wrap(b.Manager))
+	s := b.Sample("one", sample.SampleSpec{Message: "hi", Replicas: 2, WaitForPods: true})
+	b.Create(t, s)
+	b.WaitReason(t, "one", "Ready", "Progressing")
+	d := enginetest.Deployment(b.NS, "one")
+	ready := func(generation int64) {
+		t.Helper()
+		testkit.Eventually(t, 30*time.Second, "the Deployment to be of its next generation", func() error {
+			if err := b.C.Get(t.Context(), client.ObjectKeyFromObject(d), d); err != nil {
+				return err
+			}
+			if d.Generation != generation {
+				return fmt.Errorf("generation is %d", d.Generation)
+			}
+			return nil
+		})
+		d.Status = appsv1.DeploymentStatus{ObservedGeneration: generation, Replicas: 2, ReadyReplicas: 2, AvailableReplicas: 2}
+		if err := b.C.Status().Update(t.Context(), d); err != nil {
+			t.Fatal(err)
+		}
+		b.WaitReady(t, "one")
+		testkit.NoWrites(t, counter, time.Second, "when all is ready")
+	}
+	ready(1)
+	before := counter.Snapshot()
+	b.Change(t, s, func() { s.Spec.Replicas = 1 })
+	b.WaitReason(t, "one", "Ready", "Progressing")
+	testkit.NoWrites(t, counter, time.Second, "while it waits")
+	if since := counter.Since(before); since.Of("patch", "test.modelplane.dev/samples/status") != 1 {
+		t.Errorf("the status was to be written once, when the change was seen:\n%s", since)
+	}
+	ready(2)
 }
 
 func TestRepair(t *testing.T) {

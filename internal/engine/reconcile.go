@@ -91,6 +91,9 @@ func (r *reconciler[T, Seen]) advance(ctx context.Context, o owner, obj T) (reco
 	if len(out.problems) > 0 {
 		problem = summary(out.problems)
 	}
+	if problem == nil && out.unseen {
+		plan.Status = nil // it speaks of children as they were; their events come with another look
+	}
 	return reconcile.Result{RequeueAfter: plan.RequeueAfter}, r.settle(ctx, obj, plan, problem, out.events)
 }
 

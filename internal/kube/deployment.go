@@ -20,7 +20,7 @@ func Answers(d *appsv1.Deployment) bool {
 // of their number alone does not undo it. Whether the Deployment's status
 // speaks of its present spec is the caller's to check.
 func RolledOut(d *appsv1.Deployment) bool {
-	return Answers(d) && !slices.ContainsFunc(d.Status.Conditions, func(c appsv1.DeploymentCondition) bool {
+	return Answers(d) && d.Status.UpdatedReplicas == d.Status.Replicas && !slices.ContainsFunc(d.Status.Conditions, func(c appsv1.DeploymentCondition) bool {
 		return c.Type == appsv1.DeploymentProgressing && (c.Status != corev1.ConditionTrue || c.Reason != "NewReplicaSetAvailable")
 	})
 }

@@ -16,6 +16,7 @@ func TestRolledOut(t *testing.T) {
 	available := condition(appsv1.DeploymentAvailable, corev1.ConditionTrue, "MinimumReplicasAvailable")
 	for name, c := range map[string]struct {
 		conditions       []appsv1.DeploymentCondition
+		old              int32 // pods of the template before
 		answers, through bool
 	}{
 		"new": {},
@@ -25,6 +26,10 @@ func TestRolledOut(t *testing.T) {
 		"complete": {
 			conditions: []appsv1.DeploymentCondition{available, condition(appsv1.DeploymentProgressing, corev1.ConditionTrue, "NewReplicaSetAvailable")},
 			answers:    true, through: true,
+		},
+		"the conditions lag behind": {
+			conditions: []appsv1.DeploymentCondition{available, condition(appsv1.DeploymentProgressing, corev1.ConditionTrue, "NewReplicaSetAvailable")},
+			old:        1, answers: true,
 		},
 		"old pods answer": {
 			conditions: []appsv1.DeploymentCondition{condition(appsv1.DeploymentProgressing, corev1.ConditionTrue, "ReplicaSetUpdated"), available},
@@ -41,7 +46,7 @@ func TestRolledOut(t *testing.T) {
 			},
 		},
 	} {
-		d := &appsv1.Deployment{Status: appsv1.DeploymentStatus{Conditions: c.conditions}}
+		d := &appsv1.Deployment{Status: appsv1.DeploymentStatus{Conditions: c.conditions, Replicas: 1 + c.old, UpdatedReplicas: 1}}
 		if Answers(d) != c.answers || RolledOut(d) != c.through {
 			t.Errorf("%s: answers %v, rolled out %v", name, Answers(d), RolledOut(d))
 		}
