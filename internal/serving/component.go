@@ -50,6 +50,8 @@ type failure struct {
 type builder struct {
 	isvc *v1beta1.InferenceService
 	seen *Seen
+	// imageVolumes says that some component mounts its model as an image.
+	imageVolumes bool
 }
 
 func (b *builder) failed(of v1beta1.ComponentType, err error) *failure {
@@ -135,6 +137,7 @@ func (b *builder) fetch(of v1beta1.ComponentType, src storage.Source, pod *corev
 	if err := storage.Check(src, b.seen.Containers); err != nil {
 		return nil, fmt.Errorf("spec.%s: %w", of, err)
 	}
+	b.imageVolumes = b.imageVolumes || storage.AsImageVolume(src, b.seen.Config.StorageInitializer)
 	if len(src.URIs) == 0 {
 		return storage.Annotations(src), nil
 	}

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/selection"
+	"k8s.io/client-go/discovery"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
@@ -46,6 +47,7 @@ func AddToScheme(scheme *runtime.Scheme) error {
 type Room struct {
 	Settings
 	platform *config.Platform
+	cluster  cluster
 }
 
 // New prepares the domain.
@@ -54,6 +56,12 @@ func New() *Room { return &Room{platform: config.NewPlatform()} }
 // In says in which namespace the platform's configuration lives.
 func (r *Room) In(namespace string) *Room {
 	r.platform.Namespace = namespace
+	return r
+}
+
+// On says who knows the version of Kubernetes.
+func (r *Room) On(cluster discovery.ServerVersionInterface) *Room {
+	r.cluster.ask = cluster
 	return r
 }
 

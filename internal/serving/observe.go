@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/version"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
@@ -29,6 +30,8 @@ type Seen struct {
 	Config          *config.Config
 	ConfigNamespace string
 	Mode            string
+	// Kubernetes is its version, where models may come as images; nil if nobody knows.
+	Kubernetes *version.Version
 
 	Runtimes   runtimes.Candidates
 	Containers []v1alpha1.ClusterStorageContainer
@@ -91,6 +94,11 @@ func (o *observer) readConfig(ctx context.Context) error {
 		return err
 	}
 	o.seen.Mode = modeOf(o.isvc, o.seen.Config)
+	if o.seen.Config.StorageInitializer.EffectiveOCIMode() != "" {
+		if o.seen.Kubernetes, err = o.cluster.Version(); err != nil {
+			return err
+		}
+	}
 	o.seen.served = map[schema.GroupKind]bool{}
 	for _, gvk := range []schema.GroupVersionKind{knativeService, virtualService, scaledObject, otelCollector, httpRoute} {
 		o.seen.served[gvk.GroupKind()] = o.Has(gvk.GroupKind())

@@ -10,6 +10,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/version"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/yaml"
 
@@ -19,8 +20,15 @@ import (
 	"github.com/modelplane/modelplane/internal/testkit"
 )
 
+// kubernetes is a cluster of some version.
+type kubernetes string
+
+func (k *kubernetes) ServerVersion() (*version.Info, error) {
+	return &version.Info{GitVersion: "v" + string(*k)}, nil
+}
+
 // planner is `modelplane plan` with this domain alone.
-func planner(t testing.TB) *cli.Planner {
+func planner(t testing.TB, room *serving.Room) *cli.Planner {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, serving.AddToScheme} {
@@ -28,7 +36,6 @@ func planner(t testing.TB) *cli.Planner {
 			t.Fatal(err)
 		}
 	}
-	room := serving.New()
 	kinds, err := room.Admission()
 	if err != nil {
 		t.Fatal(err)
@@ -45,13 +52,17 @@ func planner(t testing.TB) *cli.Planner {
 
 // TestPlan decides about manifests in files, without a cluster. What stands
 // around them is in testdata/world.yaml. A case whose first line is "# without
-// GROUP" is decided as in a cluster that does not serve that API group.
+// GROUP" is decided as in a cluster that does not serve that API group, and
+// "# kubernetes VERSION" is the version of the cluster.
 func TestPlan(t *testing.T) {
-	p := planner(t)
-	p.Around = world(t)
 	testkit.Golden(t, "testdata/plan", func(t *testing.T, in []byte) []byte {
-		p := *p
 		first, _, _ := strings.Cut(string(in), "\n")
+		cluster := kubernetes("1.36.0")
+		if v, ok := strings.CutPrefix(first, "# kubernetes "); ok {
+			cluster = kubernetes(v)
+		}
+		p := planner(t, serving.New().On(&cluster))
+		p.Around = world(t)
 		if group, ok := strings.CutPrefix(first, "# without "); ok {
 			p.Without = []string{group}
 		}

@@ -63,7 +63,8 @@ func (p *planner) knative() engine.Plan {
 	if err != nil {
 		return p.fail(&failure{problem: engine.MustChange("InvalidHost", "%s", err.Error())})
 	}
-	return engine.Plan{Children: p.children, Hold: frozen(p.isvc), Status: p.knativeStatus(now, urls), Problem: p.problem, Events: p.events}
+	status := p.knativeStatus(now, urls, ingress.KnativeIgnored(front, p.cfg))
+	return engine.Plan{Children: p.children, Hold: frozen(p.isvc), Status: status, Problem: p.problem, Events: p.events}
 }
 
 // addServerless adds the Knative Services of components and reads what became
@@ -113,12 +114,14 @@ func (p *planner) knativeFront(now serverless) ingress.KnativeService {
 }
 
 // knativeStatus tells how a service on Knative is.
-func (p *planner) knativeStatus(now serverless, urls ingress.URLSet) *v1beta1.InferenceServiceStatus {
+func (p *planner) knativeStatus(now serverless, urls ingress.URLSet, ignored []string) *v1beta1.InferenceServiceStatus {
 	s := p.newStatus()
 	p.recordRuntime(s)
 	cs := kube.Conditions{}
 	p.judgeServerless(&cs, s, now, p.components())
 	p.judgeKnativeFront(&cs, urls)
+	p.judgeImageVolumes(&cs)
+	sayIgnored(&cs, ignored)
 	s.ModelStatus = p.knativeModel(now, cs.IsTrue(predictorReady))
 	if urls.URL != "" && (p.isvc.Status.URL != nil || cs.IsTrue(ingressReady)) {
 		s.URL, s.Address = &urls.URL, &v1beta1.Addressable{URL: &urls.Address}

@@ -23,6 +23,8 @@ const (
 	ingressReady     = "IngressReady"
 	canaryReady      = "CanaryPredictorReady"
 	stoppedCondition = "Stopped"
+	// settingsIgnored is there only when something that was asked for is not done.
+	settingsIgnored = "SettingsIgnored"
 )
 
 // Reasons that several conditions share.
@@ -67,6 +69,8 @@ func (p *planner) standardStatus(front *frontDoor) *v1beta1.InferenceServiceStat
 	}
 	p.judgeFront(&cs, front)
 	p.judgeCanaries(&cs, s)
+	p.judgeImageVolumes(&cs)
+	sayIgnored(&cs, ingress.Ignored(front.service, p.cfg))
 	s.ModelStatus = p.modelStatus(p.predictor)
 	p.addresses(s, cs, front.urls)
 	p.conclude(s, cs)
@@ -100,11 +104,18 @@ func (p *planner) conclude(s *v1beta1.InferenceServiceStatus, cs kube.Conditions
 	s.Conditions = kube.Render(cs, func(c kube.Condition) v1beta1.Condition {
 		out := v1beta1.Condition{Type: c.Type, Status: corev1.ConditionStatus(c.Status), Reason: c.Reason, Message: c.Message,
 			Severity: severityOf(c.Type)}
-		if out.Status == corev1.ConditionTrue && c.Type != stoppedCondition {
+		if out.Status == corev1.ConditionTrue && c.Type != stoppedCondition && c.Type != settingsIgnored {
 			out.Reason, out.Message = "", ""
 		}
 		return out
 	})
+}
+
+// sayIgnored tells what has no effect. It is no reason to be unready.
+func sayIgnored(cs *kube.Conditions, ignored []string) {
+	if len(ignored) > 0 {
+		cs.True(settingsIgnored, "NoEffect", strings.Join(ignored, " "))
+	}
 }
 
 // standing is the condition of a component that runs on Deployments: True when

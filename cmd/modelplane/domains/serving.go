@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 
+	"k8s.io/client-go/discovery"
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/modelplane/modelplane/internal/config"
@@ -31,7 +32,11 @@ func completeServing(d *manager.Domain, models *serving.Room) {
 		if err := mgr.Add(watcher); err != nil {
 			return err
 		}
-		models.In(o.Namespace).Use(watcher)
+		cluster, err := discovery.NewDiscoveryClientForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
+		if err != nil {
+			return err
+		}
+		models.In(o.Namespace).On(cluster).Use(watcher)
 		mutator.Connect(watcher, o.Namespace, mgr.GetAPIReader(), mgr.GetClient())
 		keeper, err := shipped.New(mgr.GetConfig(), o.Namespace)
 		if err != nil {

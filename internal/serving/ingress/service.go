@@ -94,17 +94,13 @@ func Objects(s Service, cfg *config.Config) ([]client.Object, error) {
 	return httpRoutes(s, hosts, cfg)
 }
 
-// Ignored lists settings of the platform, and of the service, that the objects for this service do not honour, in
-// sentences for a person. It is empty when everything that was asked for is done.
+// Ignored lists settings of the platform that the objects for this service do not honour, in sentences for a person. It
+// is empty when everything that was asked for is done. Whether canaries get their share is told by CanSplit.
 func Ignored(s Service, cfg *config.Config) []string {
 	if ClusterLocal(s, cfg) || cfg.Ingress.DisableIngressCreation {
 		return nil
 	}
 	var out []string
-	if !cfg.Ingress.EnableGatewayAPI && len(s.Predictor.Canaries) > 0 {
-		out = append(out, "Canaries get no share of the requests from outside, because an Ingress cannot split traffic. "+
-			"Set ingress.enableGatewayApi in inferenceservice-config, or remove spec.canary.")
-	}
 	if !cfg.Ingress.EnableGatewayAPI && cfg.Ingress.PathTemplate != "" {
 		out = append(out, "ingress.pathTemplate has no effect, because an Ingress cannot rewrite paths. "+
 			"Set ingress.enableGatewayApi in inferenceservice-config, or remove pathTemplate.")

@@ -5,6 +5,7 @@ package storage
 import (
 	"fmt"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -213,4 +214,13 @@ func (i *injector) registryAuth(c *corev1.Container) {
 func (s Source) FromImage() bool {
 	scheme := schemeOf(s.URI)
 	return scheme == schemeOCI || strings.HasPrefix(scheme, schemeOCI+"+")
+}
+
+// AsImageVolume tells whether a model of the source is mounted as an image by
+// Kubernetes itself.
+func AsImageVolume(s Source, cfg config.StorageInitializer) bool {
+	return slices.ContainsFunc(s.models(), func(m v1beta1.StorageUri) bool {
+		mode, _, err := ociMode(m.Uri, cfg)
+		return err == nil && mode == config.OCINative
+	})
 }
