@@ -18,7 +18,6 @@ import (
 func Rules(scheme *runtime.Scheme, controllers ...Controller) ([]rbacv1.PolicyRule, error) {
 	need := grants{}
 	need.grant(schema.GroupResource{Group: "events.k8s.io", Resource: "events"}, "create", "patch")
-	need.grant(schema.GroupResource{Group: "", Resource: "events"}, "create", "patch")
 	need.grant(schema.GroupResource{Group: "apiextensions.k8s.io", Resource: "customresourcedefinitions"}, "list", "watch")
 	need.grant(schema.GroupResource{Group: "apiregistration.k8s.io", Resource: "apiservices"}, "list", "watch")
 	for _, c := range controllers {

@@ -24,7 +24,6 @@ func TestRulesGrantWhatTheSpecSays(t *testing.T) {
 	}
 	want := []string{
 		" configmaps,secrets,services create,delete,get,list,patch,watch",
-		" events create,patch",
 		"apiextensions.k8s.io customresourcedefinitions list,watch",
 		"apiregistration.k8s.io apiservices list,watch",
 		"apps deployments create,delete,get,list,patch,watch",

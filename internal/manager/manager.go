@@ -39,7 +39,6 @@ import (
 // +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,verbs=create,namespace=system
 // +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,resourceNames=modelplane-manager,verbs=get;update,namespace=system
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
-// +kubebuilder:rbac:groups="",resources=events,verbs=create;patch
 // +kubebuilder:rbac:groups=authentication.k8s.io,resources=tokenreviews,verbs=create
 // +kubebuilder:rbac:groups=authorization.k8s.io,resources=subjectaccessreviews,verbs=create
 
@@ -147,22 +146,25 @@ func newManager(ctx context.Context, cfg *rest.Config, opts Options, domains []D
 	if err != nil {
 		return nil, err
 	}
+	lock, err := newLock(cfg, opts)
+	if err != nil {
+		return nil, fmt.Errorf("prepare leader election: %w", err)
+	}
 	mgr, err := ctrl.NewManager(cfg, ctrl.Options{
-		Scheme:                        scheme,
-		Logger:                        opts.Log,
-		Cache:                         opts.Cache,
-		Controller:                    config.Controller{MaxConcurrentReconciles: opts.Workers, SkipNameValidation: ptr.To(true)},
-		LeaderElection:                opts.LeaderElection,
-		LeaderElectionID:              LeaseName,
-		LeaderElectionNamespace:       opts.Namespace,
-		LeaderElectionReleaseOnCancel: true,
-		LeaseDuration:                 nonZero(opts.Lease.Duration),
-		RenewDeadline:                 nonZero(opts.Lease.RenewDeadline),
-		RetryPeriod:                   nonZero(opts.Lease.RetryPeriod),
-		HealthProbeBindAddress:        opts.HealthAddress,
-		Metrics:                       metricsOptions(opts, keeper.GetCertificate),
-		WebhookServer:                 server,
-		GracefulShutdownTimeout:       &opts.ShutdownTimeout,
+		Scheme:                              scheme,
+		Logger:                              opts.Log,
+		Cache:                               opts.Cache,
+		Controller:                          config.Controller{MaxConcurrentReconciles: opts.Workers, SkipNameValidation: ptr.To(true)},
+		LeaderElection:                      opts.LeaderElection,
+		LeaderElectionReleaseOnCancel:       true,
+		LeaderElectionResourceLockInterface: lock,
+		LeaseDuration:                       nonZero(opts.Lease.Duration),
+		RenewDeadline:                       nonZero(opts.Lease.RenewDeadline),
+		RetryPeriod:                         nonZero(opts.Lease.RetryPeriod),
+		HealthProbeBindAddress:              opts.HealthAddress,
+		Metrics:                             metricsOptions(opts, keeper.GetCertificate),
+		WebhookServer:                       server,
+		GracefulShutdownTimeout:             &opts.ShutdownTimeout,
 	})
 	if err != nil {
 		return nil, err

@@ -3,13 +3,6 @@
 {{/* What the manager needs in every namespace and for kinds without one. */}}
 {{- define "modelplane.rules.cluster" -}}
 - apiGroups:
-  - ""
-  resources:
-  - events
-  verbs:
-  - create
-  - patch
-- apiGroups:
   - admissionregistration.k8s.io
   resources:
   - mutatingwebhookconfigurations
