@@ -26,25 +26,27 @@ func TestBookKeepsTheLastGoodValue(t *testing.T) {
 		cm    *corev1.ConfigMap
 		image string
 		bad   bool
+		doubt bool
 	}{
-		{"none yet", nil, "kserve/agent:latest", false},
-		{"bad from the start", version("a", "1", agent(`{`)), "kserve/agent:latest", true},
-		{"good", version("a", "2", agent(`{"image":"one"}`)), "one", false},
-		{"bad", version("a", "3", agent(`{"image":1}`)), "one", true},
-		{"bad in another way", version("a", "4", agent(`{"cpuLimit":"x"}`)), "one", true},
-		{"mended", version("a", "5", agent(`{"image":"two"}`)), "two", false},
-		{"key gone", version("a", "6", nil), "kserve/agent:latest", false},
-		{"key back", version("a", "7", agent(`{"image":"three"}`)), "three", false},
-		{"deleted", nil, "kserve/agent:latest", false},
-		{"made anew with the same version", version("b", "7", agent(`{"image":"four"}`)), "four", false},
-		{"without a version", version("", "", agent(`{"image":"five"}`)), "five", false},
-		{"without a version, changed", version("", "", agent(`{"image":"six"}`)), "six", false},
-		{"deleted again", nil, "kserve/agent:latest", false},
-		{"bad after the deletion", version("c", "9", agent(`[]`)), "kserve/agent:latest", true},
+		{"none yet", nil, "kserve/agent:latest", false, false},
+		{"bad from the start", version("a", "1", agent(`{`)), "kserve/agent:latest", true, true},
+		{"bad in yet another way", version("a", "1b", agent(`{"image":2}`)), "kserve/agent:latest", true, true},
+		{"good", version("a", "2", agent(`{"image":"one"}`)), "one", false, false},
+		{"bad", version("a", "3", agent(`{"image":1}`)), "one", true, false},
+		{"bad in another way", version("a", "4", agent(`{"cpuLimit":"x"}`)), "one", true, false},
+		{"mended", version("a", "5", agent(`{"image":"two"}`)), "two", false, false},
+		{"key gone", version("a", "6", nil), "kserve/agent:latest", false, false},
+		{"key back", version("a", "7", agent(`{"image":"three"}`)), "three", false, false},
+		{"deleted", nil, "kserve/agent:latest", false, false},
+		{"made anew with the same version", version("b", "7", agent(`{"image":"four"}`)), "four", false, false},
+		{"without a version", version("", "", agent(`{"image":"five"}`)), "five", false, false},
+		{"without a version, changed", version("", "", agent(`{"image":"six"}`)), "six", false, false},
+		{"deleted again", nil, "kserve/agent:latest", false, false},
+		{"bad after the deletion", version("c", "9", agent(`[]`)), "kserve/agent:latest", true, true},
 	} {
 		got, problems := book.Read(step.cm)
-		if got.Agent.Image != step.image || (len(problems) > 0) != step.bad {
-			t.Errorf("%s: got image %q and problems %+v", step.name, got.Agent.Image, problems)
+		if got.Agent.Image != step.image || (len(problems) > 0) != step.bad || (got.Doubt(KeyRouter, KeyAgent) != nil) != step.doubt {
+			t.Errorf("%s: got image %q, problems %+v and doubts %+v", step.name, got.Agent.Image, problems, got.Doubts)
 		}
 	}
 }
@@ -142,7 +144,7 @@ func TestEffectiveOCIMode(t *testing.T) {
 
 // Every section is read: a key whose section was forgotten in Parse would silently do nothing.
 func TestEverySectionHasAKey(t *testing.T) {
-	if got, want := len(Keys()), reflect.TypeFor[Config]().NumField(); got != want {
+	if got, want := len(Keys()), reflect.TypeFor[Config]().NumField()-1; got != want { // Doubts is no section
 		t.Errorf("%d keys for %d sections", got, want)
 	}
 }

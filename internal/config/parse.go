@@ -67,15 +67,17 @@ func Keys() []string {
 	return keys
 }
 
+// What holds while a key is wrong.
+const (
+	lastHolds    = "What held before stays in force until it is mended."
+	defaultHolds = "What it said before is not known: its defaults stand in until it is mended, and what was made before is left as it is."
+)
+
 // Parse reads the data of the ConfigMap. A key that is missing means its defaults. A key that is wrong means what it
-// meant in last, or its defaults when there is no last, and is reported; the other keys hold all the same. Keys that
-// mean nothing, such as _example, are ignored.
+// meant in last, or its defaults when that is not known, which puts it in doubt; it is reported, and the other keys hold
+// all the same. Keys that mean nothing, such as _example, are ignored.
 func Parse(data map[string]string, last *Config) (*Config, []Problem) {
 	next := Default()
-	meanwhile := "The defaults of this key hold until it is mended."
-	if last != nil {
-		meanwhile = "What held before stays in force until it is mended."
-	}
 	var problems []Problem
 	for _, s := range sections {
 		raw, ok := data[s.key]
@@ -85,7 +87,14 @@ func Parse(data map[string]string, last *Config) (*Config, []Problem) {
 		unknown, faults := s.read(raw, next)
 		if len(faults) > 0 {
 			s.keep(next, orDefault(last))
-			problems = append(problems, Problem{Key: s.key, Message: complain(s.key, faults, meanwhile)})
+			p := Problem{Key: s.key, Fault: complain(s.key, faults)}
+			if known := last != nil && last.Doubt(s.key) == nil; known {
+				p.Message = p.Fault + " " + lastHolds
+			} else {
+				p.Message = p.Fault + " " + defaultHolds
+				next.Doubts = append(next.Doubts, p)
+			}
+			problems = append(problems, p)
 		}
 		if len(unknown) > 0 {
 			problems = append(problems, Problem{Key: s.key, Message: ignored(s.key, unknown), Warning: true})
@@ -104,8 +113,8 @@ func orDefault(c *Config) *Config {
 // mostNamed bounds how many faults or fields one message lists.
 const mostNamed = 5
 
-func complain(key string, faults []string, meanwhile string) string {
-	return fmt.Sprintf("The key %q of ConfigMap %s cannot be used: %s. %s", key, Name, list(faults, "; "), meanwhile)
+func complain(key string, faults []string) string {
+	return fmt.Sprintf("The key %q of ConfigMap %s cannot be used: %s.", key, Name, list(faults, "; "))
 }
 
 func ignored(key string, unknown []string) string {

@@ -295,8 +295,11 @@ func TestParseRefuses(t *testing.T) {
 			if diff := cmp.Diff(Default().Deploy, fallback.Deploy); diff != "" {
 				t.Errorf("without a last config (-want +got):\n%s", diff)
 			}
-			if !strings.Contains(problems[0].Message, "defaults of this key hold") {
-				t.Errorf("%q does not say that the defaults hold", problems[0].Message)
+			if !strings.Contains(problems[0].Message, "defaults stand in") {
+				t.Errorf("%q does not say that the defaults stand in", problems[0].Message)
+			}
+			if d := fallback.Doubt(test.key); d == nil || *d != problems[0] || got.Doubt(test.key) != nil {
+				t.Errorf("doubts are %+v without a last config, and %+v with one", fallback.Doubts, got.Doubts)
 			}
 		})
 	}

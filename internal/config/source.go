@@ -18,6 +18,8 @@ func (s static) Current() *Config { return s.config }
 type Problem struct {
 	// Key of the ConfigMap that is concerned.
 	Key string
+	// Fault says what is wrong with which field. Empty if Warning.
+	Fault string
 	// Message says what is wrong with which field and what holds meanwhile.
 	Message string
 	// Warning is true when the key took effect nevertheless, for example when it has a field that nobody reads.

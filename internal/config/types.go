@@ -3,6 +3,8 @@
 package config
 
 import (
+	"slices"
+
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
@@ -70,6 +72,21 @@ type Config struct {
 	Service                Service
 	Scheduler              Scheduler
 	WVA                    WVA
+
+	// Doubts are the keys that cannot be used and of which no good value is known, because they have been wrong ever
+	// since the process started: their defaults only stand in. Whoever would change what was made of the true value
+	// asks for them first.
+	Doubts []Problem
+}
+
+// Doubt is the first of the keys that is in doubt, nil if none is.
+func (c *Config) Doubt(keys ...string) *Problem {
+	for i := range c.Doubts {
+		if slices.Contains(keys, c.Doubts[i].Key) {
+			return &c.Doubts[i]
+		}
+	}
+	return nil
 }
 
 // Resources are what a container asks for and may use at most. A zero quantity means that nothing is said.

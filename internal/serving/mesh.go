@@ -38,7 +38,7 @@ func (p *planner) mesh() engine.Plan {
 // meshStatus adds what we look after to what the model mesh says.
 func (p *planner) meshStatus(cs kube.Conditions, components map[v1beta1.ComponentType]v1beta1.ComponentStatusSpec) *v1beta1.InferenceServiceStatus {
 	s := p.isvc.Status.DeepCopy()
-	s.DeploymentMode = p.seen.Mode
+	s.DeploymentMode = p.recordedMode()
 	for of, status := range components {
 		if s.Components == nil {
 			s.Components = map[v1beta1.ComponentType]v1beta1.ComponentStatusSpec{}

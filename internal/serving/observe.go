@@ -30,6 +30,8 @@ type Seen struct {
 	Config          *config.Config
 	ConfigNamespace string
 	Mode            string
+	// Doubt is what is not known of the configuration, nil if everything is.
+	Doubt *config.Problem
 	// Kubernetes is its version, where models may come as images; nil if nobody knows.
 	Kubernetes *version.Version
 
@@ -93,7 +95,7 @@ func (o *observer) readConfig(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	o.seen.Mode = modeOf(o.isvc, o.seen.Config)
+	o.seen.Mode, o.seen.Doubt = modeOf(o.isvc, o.seen.Config), o.seen.Config.Doubt(madeOf...)
 	if o.seen.Config.StorageInitializer.EffectiveOCIMode() != "" {
 		if o.seen.Kubernetes, err = o.cluster.Version(); err != nil {
 			return err

@@ -45,13 +45,14 @@ type planner struct {
 func (services) Plan(isvc *v1beta1.InferenceService, seen Seen) engine.Plan {
 	p := &planner{builder: builder{isvc: isvc, seen: &seen}, cfg: seen.Config}
 	p.configMaps()
-	if stopped(isvc) {
+	switch {
+	case stopped(isvc):
 		return engine.Plan{Children: p.children, Status: p.stoppedStatus()}
-	}
-	switch seen.Mode {
-	case config.ModeModelMesh:
+	case seen.Doubt != nil:
+		return p.doubtful()
+	case seen.Mode == config.ModeModelMesh:
 		return p.mesh()
-	case config.ModeKnative:
+	case seen.Mode == config.ModeKnative:
 		return p.knative()
 	}
 	return p.standard()

@@ -70,21 +70,16 @@ func (p *planner) knative() engine.Plan {
 // addServerless adds the Knative Services of components and reads what became
 // of those that exist.
 func (p *planner) addServerless(components []*component) serverless {
-	now := serverless{
-		components: map[v1beta1.ComponentType]v1beta1.ComponentStatusSpec{},
-		conditions: map[v1beta1.ComponentType]kube.Conditions{},
-	}
+	now := p.liveServerless(components)
 	for _, c := range components {
 		annotations, note := knative.InitialScale(c.Annotations, p.seen.KnativeAutoscaler)
 		if note != "" && p.problem == nil {
 			p.events = append(p.events, engine.Event{Warning: true, Reason: "InitialScaleIgnored", Message: note})
 		}
-		status, conditions := knative.Status(p.seen.Knative[c.Name], p.isvc.Status.Components[c.Component], c.Scale.CanaryTrafficPercent)
-		now.components[c.Component], now.conditions[c.Component] = status, conditions
 		p.children = append(p.children, engine.Child{Object: knative.Service(knative.Part{
 			Component: c.Component, Name: c.Name, Namespace: c.Namespace,
 			Labels: c.Labels, Annotations: annotations, Pod: c.Pod, Scale: c.Scale,
-		}, status, p.cfg)})
+		}, now.components[c.Component], p.cfg)})
 	}
 	return now
 }

@@ -34,6 +34,9 @@ const (
 	reasonStarting = "Starting"
 )
 
+// telling are the conditions that say something also when they are True.
+var telling = []string{stoppedCondition, settingsIgnored, updatesHeld}
+
 // readyConditions are those of the components, by component.
 var readyConditions = map[v1beta1.ComponentType]string{
 	v1beta1.PredictorComponent:   predictorReady,
@@ -53,10 +56,19 @@ func severityOf(condition string) string {
 
 // newStatus has what every status of a service says.
 func (p *planner) newStatus() *v1beta1.InferenceServiceStatus {
-	s := &v1beta1.InferenceServiceStatus{DeploymentMode: p.seen.Mode}
+	s := &v1beta1.InferenceServiceStatus{DeploymentMode: p.recordedMode()}
 	s.ObservedGeneration = p.isvc.Generation
 	s.Annotations = p.isvc.Status.Annotations
 	return s
+}
+
+// recordedMode is the mode that the service keeps from now on. A guess is not
+// kept.
+func (p *planner) recordedMode() string {
+	if p.seen.Doubt != nil {
+		return p.isvc.Status.DeploymentMode
+	}
+	return p.seen.Mode
 }
 
 // standardStatus tells how a service on Deployments is.
@@ -104,7 +116,7 @@ func (p *planner) conclude(s *v1beta1.InferenceServiceStatus, cs kube.Conditions
 	s.Conditions = kube.Render(cs, func(c kube.Condition) v1beta1.Condition {
 		out := v1beta1.Condition{Type: c.Type, Status: corev1.ConditionStatus(c.Status), Reason: c.Reason, Message: c.Message,
 			Severity: severityOf(c.Type)}
-		if out.Status == corev1.ConditionTrue && c.Type != stoppedCondition && c.Type != settingsIgnored {
+		if out.Status == corev1.ConditionTrue && !slices.Contains(telling, c.Type) {
 			out.Reason, out.Message = "", ""
 		}
 		return out
@@ -143,10 +155,11 @@ func (p *planner) rollout(typ, name string) kube.Condition {
 	}
 	current := d.Status.ObservedGeneration >= d.Generation
 	if !current && p.isvc.Status.ObservedGeneration == p.isvc.Generation {
-		if before, ok := p.before(typ); ok {
+		if before, ok := p.before(typ); !ok {
+			return waiting
+		} else if before.Reason != reasonInvalidConfig { // which is over
 			return before
 		}
-		return waiting
 	}
 	if current && kube.RolledOut(d) {
 		return kube.Condition{Type: typ, Status: metav1.ConditionTrue}
@@ -286,7 +299,7 @@ func (p *planner) stoppedStatus() *v1beta1.InferenceServiceStatus {
 // before is still there and stays in the status.
 func (p *planner) failedStatus(f *failure) *v1beta1.InferenceServiceStatus {
 	s := p.isvc.Status.DeepCopy()
-	s.ObservedGeneration, s.DeploymentMode = p.isvc.Generation, p.seen.Mode
+	s.ObservedGeneration, s.DeploymentMode = p.isvc.Generation, p.recordedMode()
 	cs := kube.Conditions{}
 	for _, typ := range []string{predictorReady, transformerReady, explainerReady, ingressReady, canaryReady} {
 		if c, ok := p.before(typ); ok && p.wants(typ) {
@@ -295,7 +308,7 @@ func (p *planner) failedStatus(f *failure) *v1beta1.InferenceServiceStatus {
 	}
 	for _, typ := range []string{predictorReady, ingressReady} {
 		if _, ok := cs.Get(typ); !ok {
-			cs.Unknown(typ, f.problem.Reason, "Nothing is made while the spec cannot be followed.")
+			cs.Unknown(typ, f.problem.Reason, "Nothing is made before this is solved.")
 		}
 	}
 	typ := readyConditions[f.of]
@@ -303,7 +316,7 @@ func (p *planner) failedStatus(f *failure) *v1beta1.InferenceServiceStatus {
 		typ = ingressReady
 	}
 	cs.False(typ, f.problem.Reason, f.problem.Message)
-	if f.of == v1beta1.PredictorComponent {
+	if f.of == v1beta1.PredictorComponent && f.reason != "" {
 		s.ModelStatus = invalidModel(s.ModelStatus, f)
 	}
 	p.conclude(s, cs)

@@ -65,6 +65,9 @@ func fillMode(isvc *v1beta1.InferenceService, recorded string, cfg *config.Confi
 		}
 		return
 	}
+	if recorded == "" && cfg.Doubt(config.KeyDeploy) != nil {
+		return // it would be kept for good, and nobody knows
+	}
 	if mode := modeOf(isvc, recorded, cfg); mode != config.ModeKnative {
 		annotate(isvc, v1beta1.AnnotationDeploymentMode, mode)
 	}

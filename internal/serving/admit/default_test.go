@@ -41,6 +41,7 @@ func TestDefaults(t *testing.T) {
 	mode := func(name string) func(*config.Config) {
 		return func(c *config.Config) { c.Deploy.DefaultDeploymentMode = name }
 	}
+	inDoubt := func(c *config.Config) { c.Doubts = []config.Problem{{Key: config.KeyDeploy}} }
 	sk := `predictor: {model: {modelFormat: {name: sklearn}, storageUri: s3://a}}`
 	for _, tc := range []struct {
 		name     string
@@ -53,6 +54,8 @@ func TestDefaults(t *testing.T) {
 		{"unknown mode", nil, isvc("deploymentMode=Bare", `{`+sk+`}`), isvc("deploymentMode=Bare", `{`+sk+`}`)},
 		{"Knative by default is not written", mode(config.ModeKnative), isvc("", `{`+sk+`}`), isvc("", `{`+sk+`}`)},
 		{"ModelMesh by default", mode(config.ModeModelMesh), isvc("", `{predictor: {sklearn: {storageUri: s3://a}}}`), isvc(mesh, `{`+sk+`}`)},
+		{"mode in doubt", inDoubt, isvc("", `{`+sk+`}`), isvc("", `{`+sk+`}`)},
+		{"recorded mode while the default is in doubt", inDoubt, recorded("Standard", isvc("", `{`+sk+`}`)), recorded("Standard", isvc(standard, `{`+sk+`}`))},
 		{"recorded mode is kept", mode(config.ModeKnative), recorded("Standard", isvc("", `{`+sk+`}`)), recorded("Standard", isvc(standard, `{`+sk+`}`))},
 		{"recorded Knative is kept", nil, recorded("Serverless", isvc("", `{`+sk+`}`)), recorded("Serverless", isvc("", `{`+sk+`}`))},
 

@@ -24,6 +24,8 @@ import (
 type Seen struct {
 	Config *config.Config
 	Mode   string
+	// Doubt is what is not known of the configuration, nil if everything is.
+	Doubt *config.Problem
 
 	// Services that the graph names, by name; one that does not exist is nil.
 	Services map[string]*v1beta1.InferenceService
@@ -50,6 +52,12 @@ const (
 	knativeAutoscaler = "config-autoscaler"
 )
 
+// madeOf are the keys of the configuration that a router is made of.
+var madeOf = []string{
+	config.KeyRouter, config.KeyInferenceService, config.KeyOpenTelemetryCollector, config.KeyAutoscaler,
+	config.KeyIngress, config.KeyDeploy, config.KeyService,
+}
+
 // observer reads for one graph.
 type observer struct {
 	engine.Reader
@@ -64,7 +72,7 @@ func (g graphs) Observe(ctx context.Context, r engine.Reader, graph *v1alpha1.In
 	if err != nil {
 		return Seen{}, err
 	}
-	o.seen.Config, o.seen.Mode = cfg, modeOf(graph, cfg)
+	o.seen.Config, o.seen.Mode, o.seen.Doubt = cfg, modeOf(graph, cfg), cfg.Doubt(madeOf...)
 	if stopped(graph) {
 		return o.seen, nil // nothing that is left depends on anything
 	}

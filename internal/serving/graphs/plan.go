@@ -31,6 +31,9 @@ func (graphs) Plan(graph *v1alpha1.InferenceGraph, seen Seen) engine.Plan {
 	if stopped(graph) {
 		return engine.Plan{Status: p.stoppedStatus()}
 	}
+	if seen.Doubt != nil {
+		return p.doubtful()
+	}
 	if problem := p.refusal(); problem != nil {
 		return p.hold(problem, nil)
 	}
@@ -83,6 +86,31 @@ func (p *planner) hold(problem *engine.Problem, targets []*target) engine.Plan {
 	}
 	p.conclude(s, targets, own, nil)
 	return engine.Plan{Hold: true, Status: s, Problem: problem}
+}
+
+// doubtful is the plan while a part of the configuration is not known: it was
+// wrong already when we started. A router goes on as it is, and says so.
+func (p *planner) doubtful() engine.Plan {
+	problem := engine.WaitFor(reasonInvalidConfig, "%s", p.doubt())
+	if p.live() == nil {
+		return p.hold(problem, nil)
+	}
+	targets := p.targets()
+	var router kube.Condition
+	var said kube.Conditions
+	if p.seen.Mode == config.ModeKnative {
+		var now v1beta1.ComponentStatusSpec
+		now, said = knative.Status(p.seen.Knative, v1beta1.ComponentStatusSpec{URL: p.graph.Status.URL}, nil)
+		router = p.serverless(said, now)
+	} else {
+		router = p.standing()
+	}
+	status := p.status(targets, router, said, ptr.Deref(p.graph.Status.URL, ""))
+	return engine.Plan{Hold: true, Status: status, Events: []engine.Event{{Warning: true, Reason: problem.Reason, Message: problem.Message}}}
+}
+
+func (p *planner) doubt() string {
+	return p.seen.Doubt.Fault + " Correct it; until then nothing is made or changed."
 }
 
 // firstProblem is what somebody has to act on first, nil if waiting will do.

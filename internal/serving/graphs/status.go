@@ -24,6 +24,8 @@ const (
 	// modeKept is there only when an annotation asks for another mode than the
 	// one that the graph keeps.
 	modeKept = "DeploymentModeKept"
+	// updatesHeld is there only while the router is not what would be made now.
+	updatesHeld = "UpdatesHeld"
 )
 
 // Reasons.
@@ -31,6 +33,8 @@ const (
 	reasonHalted   = "Stopped"
 	reasonRunning  = "Running"
 	reasonStarting = "Starting"
+
+	reasonInvalidConfig = "InvalidConfiguration"
 )
 
 const labelRevision = "serving.knative.dev/revision"
@@ -38,6 +42,9 @@ const labelRevision = "serving.knative.dev/revision"
 // newStatus has what every status of a graph says.
 func (p *planner) newStatus() *v1alpha1.InferenceGraphStatus {
 	s := &v1alpha1.InferenceGraphStatus{DeploymentMode: p.seen.Mode}
+	if p.seen.Doubt != nil {
+		s.DeploymentMode = p.graph.Status.DeploymentMode // a guess is not kept
+	}
 	s.ObservedGeneration = p.graph.Generation
 	s.Annotations = p.graph.Status.Annotations
 	return s
@@ -86,6 +93,9 @@ func (p *planner) conclude(s *v1alpha1.InferenceGraphStatus, targets []*target, 
 	sum, _ := all.Get(v1beta1.ConditionReady)
 	cs.Set(sum)
 	cs.False(stoppedCondition, reasonRunning, "")
+	if p.seen.Doubt != nil {
+		cs.True(updatesHeld, reasonInvalidConfig, p.doubt())
+	}
 	p.sayModeKept(&cs)
 	s.Conditions = render(cs)
 	return sum.Status == metav1.ConditionTrue
@@ -107,7 +117,7 @@ func render(cs kube.Conditions) []v1beta1.Condition {
 	return kube.Render(cs, func(c kube.Condition) v1beta1.Condition {
 		out := v1beta1.Condition{Type: c.Type, Status: corev1.ConditionStatus(c.Status), Reason: c.Reason, Message: c.Message, Severity: c.Severity}
 		switch {
-		case c.Type == stoppedCondition || c.Type == modeKept:
+		case c.Type == stoppedCondition || c.Type == modeKept || c.Type == updatesHeld:
 			out.Severity = v1beta1.SeverityInfo
 		case c.Status == metav1.ConditionTrue:
 			out.Reason, out.Message = "", ""

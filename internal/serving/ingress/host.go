@@ -124,8 +124,11 @@ func additionalHosts(host string, domains []string, cfg *config.Config, advice s
 		}
 	}
 	if sub == "" {
-		return nil, []string{fmt.Sprintf("ingress.additionalIngressDomains has no effect on %s, because that host ends in no known domain (%s). %s",
-			host, strings.Join(domains, ", "), advice)}
+		known := "no domain is known"
+		if len(domains) > 0 {
+			known = "that host does not end in " + strings.Join(domains, " or ")
+		}
+		return nil, []string{fmt.Sprintf("ingress.additionalIngressDomains has no effect on %s, because %s. %s", host, known, advice)}
 	}
 	for _, domain := range additional {
 		name := sub + domain
