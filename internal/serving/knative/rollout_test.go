@@ -113,16 +113,20 @@ func TestRollout(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			k, status := &platform{}, v1beta1.ComponentStatusSpec{}
-			var live *unstructured.Unstructured
+			var live, last *unstructured.Unstructured
 			for _, s := range tc.steps {
 				part := knative.Part{Name: "iris-predictor", Namespace: "shop"}
 				part.Pod.Containers = container(s.image)
 				part.Scale.CanaryTrafficPercent = s.canary
 				reconcile := func() {
-					status, _ = knative.Status(live, status, s.canary)
-					live = k.take(t, knative.Service(part, status, config.Default()), s.up)
+					next, _ := knative.Status(live, status, s.canary)
+					wanted := knative.Service(part, next, config.Default())
+					if cmp.Equal(wanted, last) {
+						status = next // a change is reported only when it was seen
+					}
+					last, live = wanted.DeepCopy(), k.take(t, wanted, s.up)
 				}
-				const enough = 4
+				const enough = 6
 				for range enough {
 					reconcile()
 				}

@@ -39,7 +39,7 @@ func Status(live *unstructured.Unstructured, before v1beta1.ComponentStatusSpec,
 	if now.outdated(live) {
 		conditions = unknown("OutOfDate", fmt.Sprintf("Knative has not acted on the latest change of Service %s yet.", name(live)))
 	}
-	out := before
+	out := remembered(live, before)
 	out.LatestCreatedRevision = now.LatestCreatedRevisionName
 	out.LatestReadyRevision = now.LatestReadyRevisionName
 	out.Traffic = now.Traffic
@@ -108,6 +108,24 @@ func (s serviceStatus) rollOut(out *v1beta1.ComponentStatusSpec, canary *int64, 
 	case latest == s.LatestCreatedRevisionName && settled(conditions):
 		out.LatestRolledoutRevision = out.PreviousRolledoutRevision
 	}
+}
+
+// remembered is what was known last, with what the Service itself tells of it: which revision shares the traffic is
+// written there first, and in the status only after that was seen. Without it the next decision would undo the last.
+func remembered(live *unstructured.Unstructured, before v1beta1.ComponentStatusSpec) v1beta1.ComponentStatusSpec {
+	targets, _, _ := unstructured.NestedSlice(live.Object, "spec", "traffic")
+	for _, target := range targets {
+		m, _ := target.(map[string]any)
+		shared, _ := m["revisionName"].(string)
+		if latest, _ := m["latestRevision"].(bool); latest || shared == "" || shared == before.LatestRolledoutRevision {
+			continue
+		}
+		if shared != before.PreviousRolledoutRevision { // otherwise it went back to it
+			before.PreviousRolledoutRevision = before.LatestRolledoutRevision
+		}
+		before.LatestRolledoutRevision = shared
+	}
+	return before
 }
 
 // shares are what a revision gets for being the latest, nil if nothing is said of that, and what it gets in all.
