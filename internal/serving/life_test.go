@@ -482,3 +482,57 @@ func TestBadConfigurationAfterARestart(t *testing.T) {
 		t.Errorf("the Ingress was rewritten: generation %d, then %d", door.Generation, same.Generation)
 	}
 }
+
+// TestFrozenServiceTakesOnlyItsOwnChanges: repairs and the user's changes go
+// through, those of the platform wait for one.
+func TestFrozenServiceTakesOnlyItsOwnChanges(t *testing.T) {
+	b := servingtest.New(t)
+	b.Manage(t, b.Manager)
+	watched(t, b)
+	isvc := b.Service("iris", "sklearn")
+	isvc.Annotations = map[string]string{v1beta1.AnnotationDisableAutoUpdate: "true"}
+	b.Create(t, isvc)
+	b.RollOut(t, "iris-predictor")
+	b.Status(t, "iris", "Ready", corev1.ConditionTrue, "")
+
+	service := &corev1.Service{}
+	b.Exists(t, service, "iris-predictor")
+	b.Change(t, service, func() { service.Spec.Ports[0].TargetPort.IntVal = 9999 })
+	testkit.Eventually(t, servingtest.Patience, "the port to be set back", func() error {
+		if err := b.C.Get(t.Context(), client.ObjectKeyFromObject(service), service); err != nil {
+			return err
+		}
+		if got := service.Spec.Ports[0].TargetPort.IntVal; got != 8080 {
+			return fmt.Errorf("it is %d", got)
+		}
+		return nil
+	})
+
+	rt := b.Runtime("sklearn")
+	b.Change(t, rt, func() { rt.Spec.Containers[0].Image = "server:2" })
+	b.Status(t, "iris", "UpdatesHeld", corev1.ConditionTrue, "AutoUpdateDisabled")
+	image := func(want string) error {
+		d := &appsv1.Deployment{}
+		if err := b.C.Get(t.Context(), client.ObjectKey{Namespace: b.NS, Name: "iris-predictor"}, d); err != nil {
+			return err
+		}
+		if got := d.Spec.Template.Spec.Containers[0].Image; got != want {
+			return fmt.Errorf("the image is %s, want %s", got, want)
+		}
+		return nil
+	}
+	if err := image("server:1"); err != nil {
+		t.Error(err)
+	}
+	b.Change(t, isvc, func() { isvc.Labels = map[string]string{"team": "flowers"} })
+	testkit.Eventually(t, servingtest.Patience, "the image with the user's change", func() error { return image("server:2") })
+	b.RollOut(t, "iris-predictor")
+	b.Status(t, "iris", "Ready", corev1.ConditionTrue, "")
+
+	if err := b.C.Delete(t.Context(), rt); err != nil {
+		t.Fatal(err)
+	}
+	held := b.Status(t, "iris", "UpdatesHeld", corev1.ConditionTrue, "AutoUpdateDisabled")
+	testkit.LintConditions(t, held, lint...)
+	b.Status(t, "iris", "Ready", corev1.ConditionTrue, "")
+}

@@ -32,7 +32,7 @@ func (p *planner) mesh() engine.Plan {
 			cs.Set(p.standing(c))
 		}
 	}
-	return engine.Plan{Children: p.children, Hold: frozen(p.isvc), Status: p.meshStatus(cs, status.Components), Problem: p.problem}
+	return engine.Plan{Children: p.children, Status: p.meshStatus(cs, status.Components), Problem: p.problem}
 }
 
 // meshStatus adds what we look after to what the model mesh says.

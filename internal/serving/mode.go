@@ -20,13 +20,6 @@ func stopped(isvc *v1beta1.InferenceService) bool {
 	return strings.EqualFold(isvc.Annotations[v1beta1.AnnotationStop], "true")
 }
 
-// frozen tells whether only the user's own changes may reach the pods: what
-// runs stays as it is while it is ready and the spec is the one it was made of.
-func frozen(isvc *v1beta1.InferenceService) bool {
-	return strings.EqualFold(isvc.Annotations[v1beta1.AnnotationDisableAutoUpdate], "true") &&
-		isvc.Status.ObservedGeneration == isvc.Generation && isTrue(isvc, v1beta1.ConditionReady)
-}
-
 func isTrue(isvc *v1beta1.InferenceService, condition string) bool {
 	for _, c := range isvc.Status.Conditions {
 		if c.Type == condition {

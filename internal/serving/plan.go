@@ -52,6 +52,8 @@ func (services) Plan(isvc *v1beta1.InferenceService, seen Seen) engine.Plan {
 		return p.doubtful()
 	case seen.Mode == config.ModeModelMesh:
 		return p.mesh()
+	case p.unwanted():
+		return p.keep()
 	case seen.Mode == config.ModeKnative:
 		return p.knative()
 	}
@@ -103,7 +105,6 @@ func (p *planner) standard() engine.Plan {
 	}
 	return engine.Plan{
 		Children: p.children,
-		Hold:     frozen(p.isvc),
 		Status:   p.standardStatus(front),
 		Problem:  p.problem,
 		Events:   p.events,

@@ -58,7 +58,7 @@ func severityOf(condition string) string {
 func (p *planner) newStatus() *v1beta1.InferenceServiceStatus {
 	s := &v1beta1.InferenceServiceStatus{DeploymentMode: p.recordedMode()}
 	s.ObservedGeneration = p.isvc.Generation
-	s.Annotations = p.isvc.Status.Annotations
+	s.Annotations = p.statusAnnotations()
 	return s
 }
 
