@@ -21,23 +21,46 @@ var files embed.FS
 const crdDir = "modelplane/files/crds"
 
 // CRDs returns the definitions of all kinds, ordered by file name. The result is
-// shared and must not be changed.
+// shared and must not be changed. It stays in memory, some ten MiB: a process
+// that runs for long and needs only names asks for Resources.
 var CRDs = sync.OnceValues(func() ([]*apiextensionsv1.CustomResourceDefinition, error) {
+	return read[apiextensionsv1.CustomResourceDefinition](yaml.DisallowUnknownFields)
+})
+
+// Resource is what a definition is called.
+type Resource struct {
+	Spec struct {
+		Group string `json:"group"`
+		Names struct {
+			Kind   string `json:"kind"`
+			Plural string `json:"plural"`
+		} `json:"names"`
+		Versions []struct {
+			Name string `json:"name"`
+		} `json:"versions"`
+	} `json:"spec"`
+}
+
+// Resources returns the names of all kinds, in the order of CRDs. The result is
+// shared and must not be changed.
+var Resources = sync.OnceValues(func() ([]*Resource, error) { return read[Resource]() })
+
+func read[T any](opts ...yaml.JSONOpt) ([]*T, error) {
 	entries, err := files.ReadDir(crdDir)
 	if err != nil {
 		return nil, err
 	}
-	out := make([]*apiextensionsv1.CustomResourceDefinition, 0, len(entries))
+	out := make([]*T, 0, len(entries))
 	for _, entry := range entries {
 		raw, err := files.ReadFile(path.Join(crdDir, entry.Name()))
 		if err != nil {
 			return nil, err
 		}
-		def := &apiextensionsv1.CustomResourceDefinition{}
-		if err := yaml.UnmarshalStrict(raw, def); err != nil {
+		def := new(T)
+		if err := yaml.Unmarshal(raw, def, opts...); err != nil {
 			return nil, fmt.Errorf("%s: %w", entry.Name(), err)
 		}
 		out = append(out, def)
 	}
 	return out, nil
-})
+}

@@ -61,7 +61,7 @@ func Webhooks(name string, service Service, kinds ...Kind) (*admissionregistrati
 
 // resources maps every kind to its plural.
 func resources() (map[schema.GroupVersionKind]string, error) {
-	defs, err := charts.CRDs()
+	defs, err := charts.Resources()
 	if err != nil {
 		return nil, err
 	}
