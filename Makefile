@@ -58,6 +58,8 @@ test: ## Run every test that needs no node, against a real API server
 	@echo "==> programs for the tests"
 	@assets=$$($(GO) run ./hack/assets); export KUBEBUILDER_ASSETS="$$assets"; \
 	echo "    $$assets"; \
+	echo "    kwok, which plays nodes (a minute the first time)"; \
+	$(GO) tool -C bench/serving/kwok -n kwok >/dev/null; \
 	echo "==> go vet"; \
 	$(GO) run ./hack/progress $(GO) vet -v ./...; \
 	(cd local && $(GO) vet ./...); \
