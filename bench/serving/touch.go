@@ -32,7 +32,7 @@ var changes = []change{
 		patch: func(string) string { return `{"spec":{"predictor":{"maxReplicas":3}}}` },
 		followed: func(_, now *children) error {
 			if now.scaler.Spec.MaxReplicas != 3 {
-				return fmt.Errorf("HorizontalPodAutoscaler %s has not followed", now.scaler.Name)
+				return fmt.Errorf("the HorizontalPodAutoscaler %s has not followed", now.scaler.Name)
 			}
 			return nil
 		},
@@ -65,7 +65,7 @@ func rolledOut(before, now *children) error {
 	n, s := ptr.Deref(d.Spec.Replicas, 1), &d.Status
 	if d.Generation <= before.deployment.Generation || s.ObservedGeneration < d.Generation ||
 		s.UpdatedReplicas != n || s.Replicas != n || s.AvailableReplicas != n {
-		return fmt.Errorf("Deployment %s has not followed", d.Name)
+		return fmt.Errorf("the Deployment %s has not followed", d.Name)
 	}
 	return nil
 }

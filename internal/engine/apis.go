@@ -75,12 +75,18 @@ func (a *apis) listen(f func(ctx context.Context, gvk schema.GroupVersionKind, p
 
 // served is nil unless the kind is optional and absent.
 func (a *apis) served(gvk schema.GroupVersionKind) error {
-	a.mu.RLock()
-	defer a.mu.RUnlock()
-	if present, optional := a.present[gvk]; optional && !present {
+	if a.absent(gvk) {
 		return &meta.NoKindMatchError{GroupKind: gvk.GroupKind(), SearchedVersions: []string{gvk.Version}}
 	}
 	return nil
+}
+
+// absent tells whether an API is optional and not there.
+func (a *apis) absent(gvk schema.GroupVersionKind) bool {
+	a.mu.RLock()
+	defer a.mu.RUnlock()
+	present, optional := a.present[gvk]
+	return optional && !present
 }
 
 func (a *apis) optional(gvk schema.GroupVersionKind) bool {

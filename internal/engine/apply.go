@@ -362,14 +362,14 @@ func (w *writer) child(ctx context.Context, key childKey) (client.Object, error)
 
 // with reads from the cache of a kind, unless its API is absent.
 func (w *writer) with(ctx context.Context, k childKind, read func(toolscache.Indexer) error) error {
-	if w.apis.served(k.gvk) != nil {
+	if w.apis.absent(k.gvk) {
 		return nil
 	}
 	i, err := w.caches.indexer(ctx, k.gvk, k.form)
 	if err == nil {
 		err = read(i)
 	}
-	if err != nil && w.apis.served(k.gvk) != nil {
+	if err != nil && w.apis.absent(k.gvk) {
 		return nil // gone while we looked
 	}
 	return err

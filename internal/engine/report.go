@@ -94,7 +94,8 @@ func (r *reporter) current(obj client.Object) (map[string]any, string, error) {
 	if w, ok := r.written[obj.GetUID()]; ok && w.answer != nil {
 		if older(obj.GetResourceVersion(), w.version) {
 			status := map[string]any{}
-			return status, w.version, utiljson.Unmarshal(w.answer, &status) // numbers as elsewhere
+			err := utiljson.Unmarshal(w.answer, &status) // numbers as elsewhere
+			return status, w.version, err
 		}
 		w.answer = nil
 		r.written[obj.GetUID()] = w

@@ -145,8 +145,8 @@ func (c *controllerOf[T, Seen]) watches(e *Engine, r *reconciler[T, Seen]) ([]*w
 
 // begin starts one watch, unless its API is absent.
 func (e *Engine) begin(ctx context.Context, run controller.Controller, w *watched) error {
-	if e.apis.served(w.gvk) != nil {
-		return nil //nolint:nilerr // an API that is absent is no failure; follow begins the watch when it comes
+	if e.apis.absent(w.gvk) {
+		return nil // no failure; follow begins the watch when it comes
 	}
 	if w.owned {
 		if err := e.caches.index(ctx, w.object); err != nil {
@@ -245,15 +245,22 @@ func childHandler(ownerKind, gvk schema.GroupVersionKind, w *writer, partial boo
 			if e.ObjectOld.GetLabels()[LabelOwner] != e.ObjectNew.GetLabels()[LabelOwner] {
 				left(e.ObjectOld) // for its owner it is gone
 			}
-			if e.ObjectOld.GetResourceVersion() != e.ObjectNew.GetResourceVersion() && !(partial && alike(e.ObjectOld, e.ObjectNew)) {
-				wake(e.ObjectNew, q)
+			if unchanged(e, partial) {
+				return
 			}
+			wake(e.ObjectNew, q)
 		},
 		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
 			left(e.Object)
 			wake(e.Object, q)
 		},
 	}
+}
+
+// unchanged tells whether an update has nothing to say to us: the same state once
+// more, or another one of which only what is kept counts, and that is alike.
+func unchanged(e event.UpdateEvent, trimmed bool) bool {
+	return e.ObjectOld.GetResourceVersion() == e.ObjectNew.GetResourceVersion() || trimmed && alike(e.ObjectOld, e.ObjectNew)
 }
 
 // ownerOf names the object of a kind that a child belongs to.
@@ -285,9 +292,10 @@ func inputHandler(gk schema.GroupKind, t *tracker, in Input) handler.EventHandle
 			wake(q, e.Object)
 		},
 		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
-			if e.ObjectOld.GetResourceVersion() != e.ObjectNew.GetResourceVersion() && !(in.Trim != nil && alike(e.ObjectOld, e.ObjectNew)) {
-				wake(q, e.ObjectOld, e.ObjectNew)
+			if unchanged(e, in.Trim != nil) {
+				return
 			}
+			wake(q, e.ObjectOld, e.ObjectNew)
 		},
 		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
 			wake(q, e.Object)

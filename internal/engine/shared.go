@@ -59,7 +59,9 @@ func (s *sharing) plans(who types.NamespacedName, keys []childKey) (abandoned []
 		if s.byChild[key] == nil {
 			s.byChild[key] = map[types.NamespacedName]string{}
 		}
-		s.byChild[key][who] = s.byChild[key][who]
+		if _, planned := s.byChild[key][who]; !planned {
+			s.byChild[key][who] = "" // has not had its say
+		}
 		s.byPlanner[who] = keys
 	}
 	return abandoned

@@ -3,6 +3,7 @@
 package serving
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -55,8 +56,8 @@ type builder struct {
 }
 
 func (b *builder) failed(of v1beta1.ComponentType, err error) *failure {
-	if f, ok := err.(*runtimes.Failure); ok {
-		out := &failure{of: of, reason: f.Reason, problem: problemOf(f)}
+	if f, ok := errors.AsType[*runtimes.Failure](err); ok {
+		out := &failure{of: of, reason: f.Reason, problem: problemOf(f.Reason, err)}
 		if f.Condition != "" {
 			out.problem.Reason = f.Condition
 		}
@@ -68,12 +69,12 @@ func (b *builder) failed(of v1beta1.ComponentType, err error) *failure {
 
 // problemOf sorts failures by who must act: a runtime may still come, a spec
 // must be changed.
-func problemOf(f *runtimes.Failure) *engine.Problem {
-	switch f.Reason {
+func problemOf(reason v1beta1.FailureReason, err error) *engine.Problem {
+	switch reason {
 	case v1beta1.NoSupportingRuntime, v1beta1.RuntimeNotRecognized, v1beta1.RuntimeDisabled:
-		return engine.WaitFor(string(f.Reason), "%s", f.Message)
+		return engine.WaitFor(string(reason), "%s", err.Error())
 	}
-	return engine.MustChange(string(f.Reason), "%s", f.Message)
+	return engine.MustChange(string(reason), "%s", err.Error())
 }
 
 // labels are those of all objects of a component: the user's come before the

@@ -15,7 +15,6 @@ import (
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -393,10 +392,11 @@ func TestHPAGivesWayToKEDA(t *testing.T) {
 	scaled.SetKind("ScaledObject")
 	key := client.ObjectKey{Namespace: b.NS, Name: "iris-predictor"}
 	testkit.Quiet(t, 2*time.Second, "the ScaledObject while the HPA is there", func() error {
-		if err := b.C.Get(t.Context(), key, scaled); !apierrors.IsNotFound(err) {
-			return fmt.Errorf("it was made: %v", err)
+		err := b.C.Get(t.Context(), key, scaled)
+		if err == nil {
+			return errors.New("it was made")
 		}
-		return nil
+		return client.IgnoreNotFound(err)
 	})
 	b.Change(t, hpa, func() { hpa.Finalizers = nil })
 	b.Exists(t, scaled, "iris-predictor")

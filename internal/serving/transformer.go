@@ -143,7 +143,7 @@ func (b *builder) art(spec *v1beta1.ExplainerSpec) corev1.Container {
 	for _, key := range slices.Sorted(maps.Keys(art.Config)) {
 		args = append(args, "--"+key, art.Config[key])
 	}
-	container.Args = append(args, art.Args...)
+	container.Args = slices.Concat(args, art.Args)
 	return container
 }
 

@@ -35,7 +35,7 @@ func (c *Cluster) Program(t testing.TB, name string, variables []string, path st
 	if err != nil {
 		t.Fatalf("preparing %s: %v", name, err)
 	}
-	defer out.Close()
+	defer func() { _ = out.Close() }() // the process has one of its own
 	p.cmd.Stdout = out
 	if err := p.cmd.Start(); err != nil {
 		t.Fatalf("starting %s: %v", name, err)

@@ -163,7 +163,7 @@ func refusal(p parent, route *gatewayv1.HTTPRoute, conditions []metav1.Condition
 			said += ": " + strings.TrimRight(message, ".")
 		}
 		return &answer{refused: true, reason: c.Reason, message: fmt.Sprintf("The gateway %s/%s does not serve this service (%s). %s",
-			p.namespace, p.name, said, nextStep(c.Reason, p, route))}
+			p.namespace, p.name, said, nextStep(c.Reason, route))}
 	}
 	return nil
 }
@@ -185,7 +185,7 @@ func stale(conditions []metav1.Condition, generation int64) bool {
 }
 
 // nextStep tells the person on call what to do about a gateway's reason.
-func nextStep(reason string, p parent, route *gatewayv1.HTTPRoute) string {
+func nextStep(reason string, route *gatewayv1.HTTPRoute) string {
 	switch gatewayv1.RouteConditionReason(reason) {
 	case gatewayv1.RouteReasonNotAllowedByListeners:
 		return fmt.Sprintf("Allow HTTPRoutes from namespace %s in allowedRoutes of the Gateway's listeners.", route.Namespace)
