@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log"
 	"net/http"
 	"slices"
 	"strings"
@@ -40,6 +41,7 @@ import (
 
 func TestMain(m *testing.M) {
 	klog.SetLogger(logr.Discard())
+	log.SetOutput(io.Discard) // the API server calls managers that are only about to start
 	testkit.Main(m)
 }
 
@@ -68,9 +70,8 @@ func install(t testing.TB, cluster *testkit.Cluster) *house {
 	}
 	h := &house{Bench: &servingtest.Bench{Cluster: cluster, C: c, NS: cluster.Namespace(t), Platform: cluster.Namespace(t)}}
 	h.release = "s" + h.Platform[strings.LastIndex(h.Platform, "-")+1:]
-	release := chart.Release{Name: h.release, Namespace: h.Platform, Values: map[string]any{"enable": []any{admission.Serving}}}
 	account := ""
-	for _, o := range charttest.Render(t, release) {
+	for _, o := range charttest.Render(t, h.chart()) {
 		if !slices.Contains(installed, o.GetKind()) {
 			continue
 		}
@@ -81,6 +82,11 @@ func install(t testing.TB, cluster *testkit.Cluster) *house {
 	}
 	h.Manager = cluster.ServiceAccountConfig(t, h.Platform, account)
 	return h
+}
+
+// chart is the release that the house is made of.
+func (h *house) chart() chart.Release {
+	return chart.Release{Name: h.release, Namespace: h.Platform, Values: map[string]any{"enable": []any{admission.Serving}}}
 }
 
 // define installs the kinds of the domain. Those that need conversion have tests elsewhere.

@@ -4,15 +4,19 @@ package serving
 
 import (
 	"context"
+	"errors"
 	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 )
 
 // played are the kinds whose controllers are not there: what a file says of their status holds for what becomes of the
@@ -89,3 +93,69 @@ func conditionsOf(u *unstructured.Unstructured) []condition {
 }
 
 func notServed(err error) bool { return meta.IsNoMatchError(err) || apierrors.IsNotFound(err) }
+
+// playAll plays everybody else in the namespace once: pods start and answer, revisions come up, routes are taken.
+func (h *house) playAll(ctx context.Context) error {
+	return errors.Join(h.rollAllOut(ctx), h.reviseAll(ctx), h.acceptAll(ctx))
+}
+
+func (h *house) rollAllOut(ctx context.Context) error {
+	list := &appsv1.DeploymentList{}
+	if err := h.C.List(ctx, list, client.InNamespace(h.NS)); err != nil {
+		return err
+	}
+	for i := range list.Items {
+		d := &list.Items[i]
+		if d.Status.ObservedGeneration == d.Generation {
+			continue
+		}
+		n := ptr.Deref(d.Spec.Replicas, 1)
+		d.Status = appsv1.DeploymentStatus{ObservedGeneration: d.Generation, Replicas: n, UpdatedReplicas: n, ReadyReplicas: n, AvailableReplicas: n,
+			Conditions: []appsv1.DeploymentCondition{{Type: appsv1.DeploymentAvailable, Status: corev1.ConditionTrue}}}
+		if err := h.C.Status().Update(ctx, d); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (h *house) reviseAll(ctx context.Context) error {
+	list := &unstructured.UnstructuredList{}
+	list.SetGroupVersionKind(knativeService().GroupVersionKind())
+	if err := h.C.List(ctx, list, client.InNamespace(h.NS)); err != nil {
+		return err
+	}
+	for i := range list.Items {
+		service := &list.Items[i]
+		if seen, _, _ := unstructured.NestedInt64(service.Object, "status", "observedGeneration"); seen == service.GetGeneration() {
+			continue
+		}
+		h.reviseStatus(service)
+		if err := h.C.Status().Update(ctx, service); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (h *house) acceptAll(ctx context.Context) error {
+	list := &gatewayv1.HTTPRouteList{}
+	if err := h.C.List(ctx, list, client.InNamespace(h.NS)); err != nil {
+		return err
+	}
+	for i := range list.Items {
+		route := &list.Items[i]
+		if p := route.Status.Parents; len(p) > 0 && p[0].Conditions[0].ObservedGeneration == route.Generation {
+			continue
+		}
+		route.Status.Parents = []gatewayv1.RouteParentStatus{{
+			ParentRef: route.Spec.ParentRefs[0], ControllerName: "test.dev/gateway",
+			Conditions: []metav1.Condition{{Type: "Accepted", Status: metav1.ConditionTrue, Reason: "Accepted",
+				ObservedGeneration: route.Generation, LastTransitionTime: metav1.Now()}},
+		}}
+		if err := h.C.Status().Update(ctx, route); err != nil {
+			return err
+		}
+	}
+	return nil
+}

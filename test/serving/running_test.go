@@ -40,21 +40,26 @@ func (h *house) revise(t testing.TB, name string) {
 	t.Helper()
 	service := knativeService()
 	h.follows(t, service, name, "the revision of "+name, func() error {
-		service.Object["status"] = map[string]any{
-			"observedGeneration": service.GetGeneration(),
-			"conditions": []any{
-				map[string]any{"type": "Ready", "status": "True"},
-				map[string]any{"type": "RoutesReady", "status": "True"},
-				map[string]any{"type": "ConfigurationsReady", "status": "True"},
-			},
-			"latestCreatedRevisionName": name + "-00001",
-			"latestReadyRevisionName":   name + "-00001",
-			"url":                       "http://" + name + "." + h.NS + ".example.com",
-			"address":                   map[string]any{"url": "http://" + name + "." + h.NS + ".svc.cluster.local"},
-			"traffic":                   []any{map[string]any{"revisionName": name + "-00001", "latestRevision": true, "percent": int64(100)}},
-		}
+		h.reviseStatus(service)
 		return h.C.Status().Update(t.Context(), service)
 	})
+}
+
+func (h *house) reviseStatus(service *unstructured.Unstructured) {
+	name := service.GetName()
+	service.Object["status"] = map[string]any{
+		"observedGeneration": service.GetGeneration(),
+		"conditions": []any{
+			map[string]any{"type": "Ready", "status": "True"},
+			map[string]any{"type": "RoutesReady", "status": "True"},
+			map[string]any{"type": "ConfigurationsReady", "status": "True"},
+		},
+		"latestCreatedRevisionName": name + "-00001",
+		"latestReadyRevisionName":   name + "-00001",
+		"url":                       "http://" + name + "." + h.NS + ".example.com",
+		"address":                   map[string]any{"url": "http://" + name + "." + h.NS + ".svc.cluster.local"},
+		"traffic":                   []any{map[string]any{"revisionName": name + "-00001", "latestRevision": true, "percent": int64(100)}},
+	}
 }
 
 // TestKnativeComesLater: a service that waits for Knative gets what it waited for from the manager that told it so.
@@ -187,6 +192,12 @@ func TestConfigurationChanges(t *testing.T) {
 		return nil
 	})
 
+	// The address of a Service cannot be changed: it has to be made anew.
+	change(map[string]string{config.KeyService: `{"serviceClusterIPNone": true}`})
+	h.address(t, "iris-predictor", false)
+	change(map[string]string{config.KeyService: `{}`})
+	h.address(t, "iris-predictor", true)
+
 	change(map[string]string{config.KeyIngress: `{"ingressDomain": 7`})
 	h.complaint(t, config.KeyIngress)
 	h.host(t, "iris", fmt.Sprintf("iris-%s.models.test", h.NS))
@@ -197,6 +208,18 @@ func TestConfigurationChanges(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.host(t, "iris", fmt.Sprintf("iris-%s.example.com", h.NS))
+}
+
+// address waits until a Service has an address of its own, or has none.
+func (h *house) address(t testing.TB, name string, own bool) {
+	t.Helper()
+	service := &corev1.Service{}
+	h.follows(t, service, name, "the other kind of Service", func() error {
+		if (service.Spec.ClusterIP != corev1.ClusterIPNone) != own {
+			return fmt.Errorf("its address is %s", service.Spec.ClusterIP)
+		}
+		return nil
+	})
 }
 
 // complaint waits for an event that names a key of the configuration.
