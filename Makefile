@@ -85,10 +85,12 @@ bench: ## Run the benchmarks and check their figures against the expected ranges
 	done
 
 .PHONY: fuzz
-fuzz: ## Run every fuzz target for FUZZTIME
-	@grep -rHo --include='*_test.go' '^func Fuzz[A-Za-z0-9_]*' . | sed 's/:func /:/' | while IFS=: read -r file target; do \
-		echo "==> $$target in $$(dirname $$file)"; \
-		(cd "$$(dirname $$file)" && $(GO) test -run '^$$' -fuzz "^$$target$$" -fuzztime $(FUZZTIME) .); \
+fuzz: ## Run every fuzz target for FUZZTIME; an input that fails is kept below testdata/fuzz as a test
+	@targets=$$(grep -rHo --include='*_test.go' '^func Fuzz[A-Za-z0-9_]*' . | sed 's/:func /:/' | sort); \
+	for found in $$targets; do \
+		dir=$$(dirname "$${found%%:*}"); target=$${found##*:}; \
+		echo "==> $$target in $$dir"; \
+		(cd "$$dir"; $(GO) test -run '^$$' -fuzz "^$$target$$" -fuzztime $(FUZZTIME) .); \
 	done
 
 .PHONY: lint
