@@ -3,16 +3,20 @@
 package examples
 
 import (
+	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/modelplane/modelplane/charts"
 	"github.com/modelplane/modelplane/internal/admission"
+	"github.com/modelplane/modelplane/internal/config"
 )
 
 // TestOffline does with every manifest what `modelplane plan` does first, without any cluster.
@@ -27,6 +31,10 @@ func TestOffline(t *testing.T) {
 }
 
 func admitted(t *testing.T, m manifest) {
+	if m.GetKind() == "ConfigMap" {
+		understood(t, m)
+		return
+	}
 	schemas, err := admission.Embedded()
 	if err != nil {
 		t.Fatal(err)
@@ -44,6 +52,20 @@ func admitted(t *testing.T, m manifest) {
 	}
 	if err := admission.Strict(m.raw, into.(client.Object)); err != nil {
 		t.Errorf("refused by strict decoding: %v", err)
+	}
+}
+
+// understood reads a manifest as the configuration of the platform.
+func understood(t *testing.T, m manifest) {
+	if m.GetName() != config.Name {
+		t.Errorf("nobody reads a ConfigMap %s", m.GetName())
+	}
+	data, _, err := unstructured.NestedStringMap(m.Object, "data")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, problems := config.Parse(data, nil); len(problems) > 0 {
+		t.Errorf("problems: %+v", problems)
 	}
 }
 
@@ -82,6 +104,27 @@ func TestExamplesExplainThemselves(t *testing.T) {
 		}
 		if found := host.FindString(string(m.text)); found != "" {
 			t.Errorf("%s: %s names a registry; use the name of a public image", m.name, found)
+		}
+	}
+}
+
+// TestServicesAreListed keeps the index of the examples whole: people look there first.
+func TestServicesAreListed(t *testing.T) {
+	index, err := os.ReadFile(filepath.Join(ours, "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range read(t, ours) {
+		if kind := m.GetKind(); kind != "InferenceService" && kind != "InferenceGraph" {
+			continue
+		}
+		if !strings.Contains(string(index), "]("+m.name+".yaml)") {
+			t.Errorf("examples/README.md has no link to %s.yaml", m.name)
+		}
+	}
+	for _, link := range regexp.MustCompile(`\]\(([^)]+)\)`).FindAllStringSubmatch(string(index), -1) {
+		if _, err := os.Stat(filepath.Join(ours, link[1])); err != nil {
+			t.Errorf("examples/README.md leads nowhere: %v", err)
 		}
 	}
 }

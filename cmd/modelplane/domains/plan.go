@@ -1,21 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package domains
 
 import (
-	"github.com/modelplane/modelplane/cmd/modelplane/domains"
 	"github.com/modelplane/modelplane/internal/admission"
 	"github.com/modelplane/modelplane/internal/cli"
 )
 
-// newPlanner knows the kinds and controllers of every room.
-func newPlanner() (*cli.Planner, error) {
-	all, err := domains.All()
+// NewPlanner plans the kinds of every room.
+func NewPlanner() (*cli.Planner, error) {
+	all, err := All()
 	if err != nil {
 		return nil, err
 	}
 	p := &cli.Planner{}
-	if p.Scheme, err = domains.NewScheme(); err != nil {
+	if p.Scheme, err = NewScheme(); err != nil {
 		return nil, err
 	}
 	if p.Schemas, err = admission.Embedded(); err != nil {
