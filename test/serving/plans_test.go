@@ -164,8 +164,8 @@ func (s *stage) play(t *testing.T, a *act) {
 			t.Errorf("%s did not stay as it was planned: %v", p.name, err)
 		}
 	}
-	s.clear(t, a, scenery)
 	stop()
+	s.clear(t, a, scenery)
 }
 
 func (s *stage) lease() *coordinationv1.Lease {
