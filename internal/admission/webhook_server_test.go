@@ -4,10 +4,7 @@ package admission
 
 import (
 	"context"
-	"crypto/tls"
 	"fmt"
-	"net"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -121,22 +118,7 @@ func serve(t *testing.T, cluster *testkit.Cluster) {
 	port := testkit.FreePort(t)
 	server := webhook.NewServer(webhook.Options{Host: cluster.WebhookHost(), Port: port, CertDir: dir})
 	must(t, Register(server, scheme, kinds...))
-	ctx, stop := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- server.Start(ctx) }()
-	t.Cleanup(func() {
-		stop()
-		if err := <-done; err != nil {
-			t.Errorf("the webhook server ended with %v", err)
-		}
-	})
-	testkit.Eventually(t, 10*time.Second, "the webhook server listens", func() error {
-		conn, err := tls.Dial("tcp", net.JoinHostPort(cluster.WebhookHost(), strconv.Itoa(port)), &tls.Config{InsecureSkipVerify: true})
-		if err != nil {
-			return err
-		}
-		return conn.Close()
-	})
+	cluster.Serve(t, server, port)
 	install(t, cluster, port, ca, kinds)
 }
 

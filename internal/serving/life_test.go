@@ -37,13 +37,9 @@ func watched(t *testing.T, b *servingtest.Bench, more ...testkit.LintOption) {
 	t.Cleanup(func() { w.Stop(t) })
 }
 
-func TestChildIsRepaired(t *testing.T) {
-	b := servingtest.New(t)
-	b.Manage(t, b.Manager)
-	watched(t, b)
-	b.Create(t, b.Service("iris", "sklearn"))
-	b.RollOut(t, "iris-predictor")
-	b.Status(t, "iris", "Ready", corev1.ConditionTrue, "")
+// portIsSetBack edits a child of iris and waits until somebody has mended it.
+func portIsSetBack(t *testing.T, b *servingtest.Bench) {
+	t.Helper()
 	service := &corev1.Service{}
 	b.Exists(t, service, "iris-predictor")
 	b.Change(t, service, func() { service.Spec.Ports[0].TargetPort.IntVal = 9999 })
@@ -56,6 +52,16 @@ func TestChildIsRepaired(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+func TestChildIsRepaired(t *testing.T) {
+	b := servingtest.New(t)
+	b.Manage(t, b.Manager)
+	watched(t, b)
+	b.Create(t, b.Service("iris", "sklearn"))
+	b.RollOut(t, "iris-predictor")
+	b.Status(t, "iris", "Ready", corev1.ConditionTrue, "")
+	portIsSetBack(t, b)
 	hpa := &autoscalingv2.HorizontalPodAutoscaler{}
 	b.Exists(t, hpa, "iris-predictor")
 	uid := hpa.UID
@@ -495,18 +501,7 @@ func TestFrozenServiceTakesOnlyItsOwnChanges(t *testing.T) {
 	b.RollOut(t, "iris-predictor")
 	b.Status(t, "iris", "Ready", corev1.ConditionTrue, "")
 
-	service := &corev1.Service{}
-	b.Exists(t, service, "iris-predictor")
-	b.Change(t, service, func() { service.Spec.Ports[0].TargetPort.IntVal = 9999 })
-	testkit.Eventually(t, servingtest.Patience, "the port to be set back", func() error {
-		if err := b.C.Get(t.Context(), client.ObjectKeyFromObject(service), service); err != nil {
-			return err
-		}
-		if got := service.Spec.Ports[0].TargetPort.IntVal; got != 8080 {
-			return fmt.Errorf("it is %d", got)
-		}
-		return nil
-	})
+	portIsSetBack(t, b)
 
 	rt := b.Runtime("sklearn")
 	b.Change(t, rt, func() { rt.Spec.Containers[0].Image = "server:2" })

@@ -3,9 +3,11 @@
 package testkit
 
 import (
+	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
@@ -42,6 +44,27 @@ func (c *Cluster) PointWebhook(config *admissionregistrationv1.WebhookClientConf
 	}
 	url := c.WebhookURL(port, path)
 	config.Service, config.URL, config.CABundle = nil, &url, ca
+}
+
+// Serve runs a webhook server for the rest of the test, and waits until it listens on its port.
+func (c *Cluster) Serve(t testing.TB, server interface{ Start(context.Context) error }, port int) {
+	t.Helper()
+	ctx, stop := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- server.Start(ctx) }()
+	t.Cleanup(func() {
+		stop()
+		if err := <-done; err != nil {
+			t.Errorf("the webhook server ended with %v", err)
+		}
+	})
+	Eventually(t, 10*time.Second, "the webhook server to listen", func() error {
+		conn, err := tls.Dial("tcp", net.JoinHostPort(c.WebhookHost(), strconv.Itoa(port)), &tls.Config{InsecureSkipVerify: true})
+		if err != nil {
+			return err
+		}
+		return conn.Close()
+	})
 }
 
 // handedOut are the ports that FreePort has given away in this process.

@@ -4,10 +4,7 @@ package examples
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
-	"net"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -151,21 +148,6 @@ func serve(t *testing.T, cluster *testkit.Cluster, certs string, port int) []adm
 		t.Fatal(err)
 	}
 	server.Register("/convert", conversion.NewWebhookHandler(scheme, conversion.NewRegistry()))
-	ctx, stop := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- server.Start(ctx) }()
-	t.Cleanup(func() {
-		stop()
-		if err := <-done; err != nil {
-			t.Errorf("the webhook server ended with %v", err)
-		}
-	})
-	testkit.Eventually(t, 10*time.Second, "the webhook server to listen", func() error {
-		conn, err := tls.Dial("tcp", net.JoinHostPort(cluster.WebhookHost(), strconv.Itoa(port)), &tls.Config{InsecureSkipVerify: true})
-		if err != nil {
-			return err
-		}
-		return conn.Close()
-	})
+	cluster.Serve(t, server, port)
 	return kinds
 }

@@ -4,15 +4,12 @@ package admit
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"io/fs"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -295,22 +292,7 @@ func serveRules(t *testing.T, cluster *testkit.Cluster, namespace string) {
 	if err := admission.Register(server, scheme, kinds...); err != nil {
 		t.Fatal(err)
 	}
-	ctx, stop := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- server.Start(ctx) }()
-	t.Cleanup(func() {
-		stop()
-		if err := <-done; err != nil {
-			t.Errorf("the webhook server ended with %v", err)
-		}
-	})
-	testkit.Eventually(t, 10*time.Second, "the webhook server to listen", func() error {
-		conn, err := tls.Dial("tcp", net.JoinHostPort(cluster.WebhookHost(), strconv.Itoa(port)), &tls.Config{InsecureSkipVerify: true})
-		if err != nil {
-			return err
-		}
-		return conn.Close()
-	})
+	cluster.Serve(t, server, port)
 	install(t, cluster, port, ca, kinds)
 	probe := object(t, namespace, isvc(standard, `{predictor: {}}`))
 	testkit.Eventually(t, 30*time.Second, "the webhooks to be asked", func() error {

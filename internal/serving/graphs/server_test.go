@@ -18,7 +18,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -94,24 +93,6 @@ func (b bench) deployment(t testing.TB, name string) *appsv1.Deployment {
 	return d
 }
 
-// quiet waits until nothing but events has been written for some time, and
-// fails the test if the writes do not end.
-func quiet(t *testing.T, counter *testkit.Counter, when string) {
-	t.Helper()
-	before, since := counter.Snapshot(), time.Now()
-	testkit.Eventually(t, 30*time.Second, "no write for three seconds "+when, func() error {
-		fresh := counter.Since(before)
-		if fresh.Writes() != fresh.Of("create", "events.k8s.io/events")+fresh.Of("patch", "events.k8s.io/events") {
-			before, since = counter.Snapshot(), time.Now()
-			return fmt.Errorf("there were writes:\n%s", fresh)
-		}
-		if time.Since(since) < 3*time.Second {
-			return errors.New("three seconds have not passed")
-		}
-		return nil
-	})
-}
-
 // TestGraphFollowsItsServices takes a graph through its life: it waits for its
 // services, is woken by them, and keeps its router when they go.
 func TestGraphFollowsItsServices(t *testing.T) {
@@ -131,14 +112,14 @@ func TestGraphFollowsItsServices(t *testing.T) {
 	if g.Status.URL == nil || *g.Status.URL != "http://review-"+b.NS+".example.com" || g.Status.DeploymentMode != "Standard" {
 		t.Errorf("status is %+v", g.Status)
 	}
-	quiet(t, counter, "when the graph is ready")
+	servingtest.Quiet(t, counter, "when the graph is ready")
 
 	before := b.deployment(t, "review")
 	if err := b.C.Delete(t.Context(), b.Service("language", "sklearn")); err != nil {
 		t.Fatal(err)
 	}
 	b.waitFor(t, "review", corev1.ConditionFalse, "InferenceServiceMissing")
-	quiet(t, counter, "while a service is gone")
+	servingtest.Quiet(t, counter, "while a service is gone")
 	after := b.deployment(t, "review")
 	if before.UID != after.UID || before.Generation != after.Generation {
 		t.Errorf("the router was touched: generation %d, then %d", before.Generation, after.Generation)
@@ -176,7 +157,7 @@ func TestStopAndResume(t *testing.T) {
 	if g := b.waitFor(t, "g", corev1.ConditionFalse, "Stopped"); g.Status.URL != nil {
 		t.Errorf("a stopped graph has the URL %s", *g.Status.URL)
 	}
-	quiet(t, counter, "while the graph is stopped")
+	servingtest.Quiet(t, counter, "while the graph is stopped")
 	b.Change(t, g, func() { g.Annotations = nil })
 	b.RollOut(t, "g")
 	b.waitFor(t, "g", corev1.ConditionTrue, "")
@@ -213,7 +194,7 @@ func TestKnative(t *testing.T) {
 		t.Errorf("status is %+v", g.Status)
 	}
 	b.Exists(t, &v1beta1.InferenceService{}, "iris")
-	quiet(t, counter, "when the graph is ready")
+	servingtest.Quiet(t, counter, "when the graph is ready")
 }
 
 // rollOut plays the Deployment controller for all routers until the test ends.
@@ -314,7 +295,7 @@ func TestFailingCalls(t *testing.T) {
 		faults.Add(testkit.Rule{Fault: f, Probability: 0.1})
 	}
 	counter := testkit.NewCounter()
-	insist(t, b, counter.Wrap(faults.Wrap(b.Manager)))
+	b.Insist(t, counter.Wrap(faults.Wrap(b.Manager)))
 	b.Create(t, b.Service("iris", "sklearn"))
 	deployments := []string{"iris-predictor"}
 	var want []string
@@ -349,20 +330,5 @@ func TestFailingCalls(t *testing.T) {
 	for i := range n {
 		b.waitFor(t, fmt.Sprintf("g%d", i), corev1.ConditionTrue, "")
 	}
-	quiet(t, counter, "when the faults are over")
-}
-
-// insist runs the manager for the rest of the test and starts it again when it
-// ends, as a kubelet would.
-func insist(t *testing.T, b bench, cfg *rest.Config) {
-	t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		for ctx.Err() == nil {
-			_ = b.Run(ctx, cfg)
-		}
-	}()
-	t.Cleanup(func() { cancel(); <-done })
+	servingtest.Quiet(t, counter, "when the faults are over")
 }

@@ -95,5 +95,5 @@ func TestTakenOver(t *testing.T) {
 	if diff := cmp.Diff(before.Spec, after.Spec); diff != "" {
 		t.Errorf("the router was changed: %s", diff)
 	}
-	quiet(t, counter, "after the take-over")
+	servingtest.Quiet(t, counter, "after the take-over")
 }

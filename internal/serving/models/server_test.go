@@ -15,7 +15,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -72,24 +71,6 @@ func (b bench) waitFor(t testing.TB, name string, status corev1.ConditionStatus,
 	return tm
 }
 
-// quiet waits until nothing but events has been written for some time, and
-// fails the test if the writes do not end.
-func quiet(t *testing.T, counter *testkit.Counter, when string) {
-	t.Helper()
-	before, since := counter.Snapshot(), time.Now()
-	testkit.Eventually(t, 30*time.Second, "no write for three seconds "+when, func() error {
-		fresh := counter.Since(before)
-		if fresh.Writes() != fresh.Of("create", "events.k8s.io/events")+fresh.Of("patch", "events.k8s.io/events") {
-			before, since = counter.Snapshot(), time.Now()
-			return fmt.Errorf("there were writes:\n%s", fresh)
-		}
-		if time.Since(since) < 3*time.Second {
-			return errors.New("three seconds have not passed")
-		}
-		return nil
-	})
-}
-
 // TestModelGoesWithItsService takes a model through its life: it waits for its
 // service, is woken by it, and goes when it goes, also with the finalizer that
 // an earlier controller left.
@@ -101,7 +82,7 @@ func TestModelGoesWithItsService(t *testing.T) {
 	tm.Finalizers = []string{v1beta1.FinalizerTrainedModel}
 	b.Create(t, tm)
 	b.waitFor(t, "setosa", corev1.ConditionFalse, "InferenceServiceMissing")
-	quiet(t, counter, "while the model waits")
+	servingtest.Quiet(t, counter, "while the model waits")
 	isvc := b.many("many")
 	b.Create(t, isvc)
 	b.waitFor(t, "setosa", corev1.ConditionUnknown, "InferenceServiceNotReady")
@@ -110,7 +91,7 @@ func TestModelGoesWithItsService(t *testing.T) {
 	if tm.Status.URL == nil || !strings.HasSuffix(*tm.Status.URL, "/v1/models/setosa:predict") || tm.Status.Address == nil {
 		t.Errorf("status is %+v", tm.Status)
 	}
-	quiet(t, counter, "when the model is ready")
+	servingtest.Quiet(t, counter, "when the model is ready")
 	if err := b.C.Delete(t.Context(), isvc); err != nil {
 		t.Fatal(err)
 	}
@@ -134,13 +115,13 @@ func TestMemoryIsShared(t *testing.T) {
 	b.Create(t, b.model("b", "many", "600Mi"), b.model("c", "many", "400Mi"))
 	b.waitFor(t, "b", corev1.ConditionFalse, "MemoryResourceNotAvailable")
 	b.waitFor(t, "c", corev1.ConditionTrue, "")
-	quiet(t, counter, "while a model waits for memory")
+	servingtest.Quiet(t, counter, "while a model waits for memory")
 	if err := b.C.Delete(t.Context(), b.model("a", "many", "600Mi")); err != nil {
 		t.Fatal(err)
 	}
 	b.waitFor(t, "b", corev1.ConditionTrue, "")
 	b.waitFor(t, "c", corev1.ConditionTrue, "")
-	quiet(t, counter, "at the end")
+	servingtest.Quiet(t, counter, "at the end")
 }
 
 func TestServerOfOneModel(t *testing.T) {
@@ -225,7 +206,7 @@ func TestFailingCalls(t *testing.T) {
 		b.orphan(t, fmt.Sprintf("orphan%d", i))
 	}
 	counter := testkit.NewCounter()
-	insist(t, b, counter.Wrap(faults.Wrap(b.Manager)))
+	b.Insist(t, counter.Wrap(faults.Wrap(b.Manager)))
 	b.Create(t, b.many("many"))
 	for i := range n {
 		b.Create(t, b.model(fmt.Sprintf("m%d", i), "many", "1Mi"))
@@ -247,20 +228,5 @@ func TestFailingCalls(t *testing.T) {
 	for i := range n {
 		b.waitFor(t, fmt.Sprintf("m%d", i), corev1.ConditionTrue, "")
 	}
-	quiet(t, counter, "when the faults are over")
-}
-
-// insist runs the manager for the rest of the test and starts it again when it
-// ends, as a kubelet would.
-func insist(t *testing.T, b bench, cfg *rest.Config) {
-	t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		for ctx.Err() == nil {
-			_ = b.Run(ctx, cfg)
-		}
-	}()
-	t.Cleanup(func() { cancel(); <-done })
+	servingtest.Quiet(t, counter, "when the faults are over")
 }

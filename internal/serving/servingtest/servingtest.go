@@ -178,6 +178,21 @@ func (b *Bench) Manage(t testing.TB, cfg *rest.Config) (stop func()) {
 	return stop
 }
 
+// Insist runs the manager for the rest of the test and starts it again when it
+// ends, as a kubelet would.
+func (b *Bench) Insist(t testing.TB, cfg *rest.Config) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for ctx.Err() == nil {
+			_ = b.Run(ctx, cfg)
+		}
+	}()
+	t.Cleanup(func() { cancel(); <-done })
+}
+
 // Create creates objects.
 func (b *Bench) Create(t testing.TB, objs ...client.Object) {
 	t.Helper()
@@ -283,4 +298,22 @@ func (b *Bench) Status(t testing.TB, name, condition string, status corev1.Condi
 		return fmt.Errorf("conditions: %+v", isvc.Status.Conditions)
 	})
 	return isvc
+}
+
+// Quiet waits until nothing but events has been written for some time, and
+// fails the test if the writes do not end.
+func Quiet(t testing.TB, counter *testkit.Counter, when string) {
+	t.Helper()
+	before, since := counter.Snapshot(), time.Now()
+	testkit.Eventually(t, 30*time.Second, "no write for three seconds "+when, func() error {
+		fresh := counter.Since(before)
+		if fresh.Writes() != fresh.Of("create", "events.k8s.io/events")+fresh.Of("patch", "events.k8s.io/events") {
+			before, since = counter.Snapshot(), time.Now()
+			return fmt.Errorf("there were writes:\n%s", fresh)
+		}
+		if time.Since(since) < 3*time.Second {
+			return errors.New("three seconds have not passed")
+		}
+		return nil
+	})
 }
