@@ -38,7 +38,7 @@ func newRoot() *cobra.Command {
 	if strings.HasPrefix(filepath.Base(os.Args[0]), "kubectl-") { // so kubectl calls its plugins
 		root.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl modelplane"}
 	}
-	root.AddCommand(newManagerCommand(), cli.NewPlanCommand(domains.NewPlanner), cli.NewExplainCommand(newKnown), newVersionCommand())
+	root.AddCommand(newManagerCommand(), newStorageCommand(), cli.NewPlanCommand(domains.NewPlanner), cli.NewExplainCommand(newKnown), newVersionCommand())
 	return root
 }
 

@@ -48,6 +48,10 @@ func TestWrongCallsAreOneLine(t *testing.T) {
 		{args: []string{"manager", "--log-format=xml"}, want: "--log-format"},
 		{args: []string{"manager", "--kube-api-burst=0"}, want: "--kube-api-burst"},
 		{args: []string{"version", "--output=xml"}, want: "--output"},
+		{args: []string{"storage-initializer"}, want: "0 arguments are no pairs"},
+		{args: []string{"storage-initializer", "s3://a/b"}, want: "1 arguments are no pairs"},
+		{args: []string{"storage-initializer", "a", "b", "--max-size=much"}, want: `--max-size "much" is no size`},
+		{args: []string{"storage-initializer", "a", "b", "--parallel=0"}, want: "--parallel must be from 1 to 256"},
 	} {
 		t.Run(strings.Join(c.args, " "), func(t *testing.T) {
 			for name, value := range c.env {

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package fetch
+
+import (
+	"fmt"
+	"path/filepath"
+	"regexp"
+	"strings"
+
+	"github.com/modelplane/modelplane/internal/fetch/transfer"
+	"github.com/modelplane/modelplane/internal/fetch/web"
+)
+
+var schemed = regexp.MustCompile(`^([A-Za-z][A-Za-z0-9+.-]*)://`)
+
+// scheme of an address, in small letters; empty for a path.
+func scheme(address string) string {
+	if m := schemed.FindStringSubmatch(address); m != nil {
+		return strings.ToLower(m[1])
+	}
+	return ""
+}
+
+// claims is where claims are mounted in the container.
+const claims = "/mnt/pvc"
+
+// parse finds out what an address means. The result is a local, an image or a source.
+func parse(address string, env func(string) string) (any, error) {
+	kind := scheme(address)
+	rest := address
+	if kind != "" {
+		rest = address[len(kind)+len("://"):]
+	}
+	switch kind {
+	case "":
+		return local(address), nil
+	case "file":
+		return local(filepath.Clean("/" + rest)), nil
+	case "pvc":
+		_, sub, _ := strings.Cut(rest, "/")
+		return local(filepath.Join(claims, filepath.Clean("/"+sub))), nil
+	case "http", "https":
+		return web.Parse(address, env)
+	}
+	return nil, fmt.Errorf("models cannot be fetched from %s:// addresses; use one of %s", kind, strings.Join(schemes, ", "))
+}
+
+// schemes that can be fetched from.
+var schemes = []string{"s3", "gs", "https", "http", "hf", "oci", "file", "pvc"}
+
+// withBundle adds the certificates that the platform mounts for all.
+func withBundle(t transfer.Trust, env func(string) string) transfer.Trust {
+	if len(t.Files) > 0 || t.Anyone || env("CA_BUNDLE_CONFIGMAP_NAME") == "" || env("CA_BUNDLE_VOLUME_MOUNT_POINT") == "" {
+		return t
+	}
+	t.Files = []string{filepath.Join(env("CA_BUNDLE_VOLUME_MOUNT_POINT"), "cabundle.crt")}
+	return t
+}
+
+// shown is an address without what may be secret in it.
+func shown(address string) string {
+	if scheme(address) == "" {
+		return address
+	}
+	return transfer.Shown(address)
+}
