@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/modelplane/modelplane/internal/chart/charttest"
+	_ "github.com/modelplane/modelplane/internal/config"  // registers metrics
 	_ "github.com/modelplane/modelplane/internal/engine"  // registers metrics
 	_ "github.com/modelplane/modelplane/internal/manager" // registers metrics
 	"github.com/modelplane/modelplane/internal/version"
