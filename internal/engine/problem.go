@@ -69,6 +69,9 @@ func problemOf(err error, doing string) *Problem {
 	case apierrors.IsForbidden(err) && strings.Contains(err.Error(), "exceeded quota"):
 		return &Problem{Family: Failed, Reason: "QuotaExceeded", cause: err, visible: true,
 			Message: fmt.Sprintf("%s: %s. Raise the quota or ask for less.", doing, oneLine(err))}
+	case apierrors.IsForbidden(err) && strings.Contains(err.Error(), "custom resource definition is terminating"):
+		return &Problem{Family: Failed, Reason: "APIMissing", cause: err, visible: true, // the definition may be made anew before we look
+			Message: fmt.Sprintf("%s: this API is being removed from the cluster. It is made when the API is there again.", doing)}
 	case apierrors.IsForbidden(err):
 		return &Problem{Family: Failed, Reason: "Forbidden", cause: err, visible: true,
 			Message: fmt.Sprintf("%s: %s. Grant the permission or change the policy that denies it.", doing, oneLine(err))}

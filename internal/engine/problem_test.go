@@ -27,6 +27,7 @@ func TestProblemFamilies(t *testing.T) {
 		{"bad request", apierrors.NewBadRequest("no"), Invalid, "ChildRefused", true},
 		{"quota", apierrors.NewForbidden(gr, "x", errors.New("exceeded quota: q")), Failed, "QuotaExceeded", true},
 		{"forbidden", apierrors.NewForbidden(gr, "x", errors.New("no")), Failed, "Forbidden", true},
+		{"API going", apierrors.NewForbidden(gr, "x", errors.New("create not allowed while custom resource definition is terminating")), Failed, "APIMissing", true},
 		{"no such API", &meta.NoKindMatchError{GroupKind: gk}, Waiting, "APIMissing", true},
 		{"server error", apierrors.NewInternalError(errors.New("boom")), Failed, "APIServerFailed", false},
 		{"network", errors.New("connection refused"), Failed, "APIServerFailed", false},
