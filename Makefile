@@ -29,7 +29,7 @@ help: ## Show this list
 .PHONY: up
 up: build ## Start a local control plane with definitions, webhooks and the manager
 	@echo "==> starting the local control plane"
-	@local="$(local)"; "$$local" up --manager bin/modelplane \
+	@local="$(local)"; "$$local" up --control-plane-only --manager bin/modelplane \
 		--crds charts/modelplane/files/crds --webhooks "$(wildcard config/base/webhooks.yaml)"
 
 .PHONY: down

@@ -150,7 +150,7 @@ func TestLockIsExclusiveAndEndsWithTheContext(t *testing.T) {
 func TestCompleteNeedsEveryName(t *testing.T) {
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, binary), "x")
-	for _, name := range links {
+	for _, name := range append([]string{pause}, links...) {
 		if complete(dir) {
 			t.Fatalf("complete without %s", name)
 		}

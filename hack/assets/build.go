@@ -20,8 +20,8 @@ import (
 	"github.com/modelplane/modelplane/hack/internal/progress"
 )
 
-// binary is the multi-call program; links are the names it is called by.
-const binary = "modelplane-local"
+// binary is the multi-call program; links are the names it is called by. pause is for the pods of its node.
+const binary, pause = "modelplane-local", "pause"
 
 var links = []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl"}
 
@@ -86,7 +86,7 @@ func lock(ctx context.Context, path string) (func(), error) {
 }
 
 func complete(dir string) bool {
-	for _, name := range append([]string{binary}, links...) {
+	for _, name := range append([]string{binary, pause}, links...) {
 		if _, err := os.Stat(filepath.Join(dir, name)); err != nil {
 			return false
 		}
@@ -107,9 +107,9 @@ func build(ctx context.Context, source, cache, dir string) error {
 		return err
 	}
 	cmd := exec.CommandContext(ctx, "go", "build", "-v", "-buildvcs=false",
-		"-ldflags", flags, "-o", filepath.Join(work, binary), "./cmd/"+binary)
+		"-ldflags", flags, "-o", work+"/", "./cmd/"+binary, "./cmd/"+pause)
 	cmd.Dir = source
-	fmt.Fprintln(os.Stderr, "building the local control plane: about 6 minutes the first time on 2 cores, seconds later on")
+	fmt.Fprintln(os.Stderr, "building the local control plane: about 8 minutes the first time on 2 cores, seconds later on")
 	start := time.Now()
 	compiled, err := progress.Run(cmd, os.Stderr)
 	if err != nil {

@@ -25,12 +25,12 @@ func compile(o options, p platform, into string) error {
 	}
 	ldflags := fmt.Sprintf("-s -w -buildid= -X %[1]s.version=%[2]s -X %[1]s.commit=%[3]s -X %[1]s.date=%[4]s",
 		versionPackage, o.version, o.commit, date)
-	cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags", ldflags, "-o", into, binaryPackage)
+	cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags", ldflags, "-o", into, o.pkg)
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+p.os, "GOARCH="+p.arch)
 	cmd.Stderr = os.Stderr
-	fmt.Fprintf(os.Stderr, "building %s for %s\n", binaryPackage, p)
+	fmt.Fprintf(os.Stderr, "building %s for %s\n", o.pkg, p)
 	if err := cmd.Run(); err != nil {
-		return fmt.Errorf("build %s for %s: %w", binaryPackage, p, err)
+		return fmt.Errorf("build %s for %s: %w", o.pkg, p, err)
 	}
 	return nil
 }

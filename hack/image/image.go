@@ -3,6 +3,8 @@
 package main
 
 import (
+	"compress/gzip"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -33,7 +35,8 @@ type madeImage struct {
 }
 
 // write builds the image for every platform and packs an OCI image layout into one file.
-func write(o options) (made, error) {
+// The tag of an image that is named by its content is only known then.
+func write(o *options) (made, error) {
 	work, err := os.MkdirTemp("", "modelplane-image-")
 	if err != nil {
 		return made{}, err
@@ -46,7 +49,7 @@ func write(o options) (made, error) {
 		if err := os.Mkdir(dir, 0o755); err != nil {
 			return made{}, err
 		}
-		image, err := imageFor(o, p, dir)
+		image, err := imageFor(*o, p, dir)
 		if err != nil {
 			return made{}, err
 		}
@@ -56,7 +59,13 @@ func write(o options) (made, error) {
 		}
 		images, out.images = append(images, image), append(out.images, one)
 	}
-	if out.digest, err = writeLayout(o, images, filepath.Join(work, "layout")); err != nil {
+	if o.byContent {
+		if o.version, err = contentTag(images); err != nil {
+			return made{}, err
+		}
+		out.path = o.archive()
+	}
+	if out.digest, err = writeLayout(*o, images, filepath.Join(work, "layout")); err != nil {
 		return made{}, fmt.Errorf("write the image layout: %w", err)
 	}
 	if err := os.MkdirAll(o.out, 0o755); err != nil {
@@ -84,16 +93,36 @@ func describe(p platform, image v1.Image) (madeImage, error) {
 	return madeImage{platform: p, digest: digest, size: size}, nil
 }
 
-func imageFor(o options, p platform, dir string) (v1.Image, error) {
-	binary := filepath.Join(dir, "modelplane")
-	if err := compile(o, p, binary); err != nil {
-		return nil, err
+// contentTag follows from what the images are.
+func contentTag(images []v1.Image) (string, error) {
+	sum := sha256.New()
+	for _, image := range images {
+		config, err := image.ConfigName() // the digest of the configuration, which names every layer
+		if err != nil {
+			return "", err
+		}
+		fmt.Fprintln(sum, config)
 	}
-	entries, err := files(binary, o.roots)
+	return fmt.Sprintf("%x", sum.Sum(nil))[:12], nil
+}
+
+func imageFor(o options, p platform, dir string) (v1.Image, error) {
+	binary := o.binary
+	if binary == "" {
+		binary = filepath.Join(dir, o.program())
+		if err := compile(o, p, binary); err != nil {
+			return nil, err
+		}
+	}
+	entries, err := files(o.program(), binary, o.roots)
 	if err != nil {
 		return nil, err
 	}
-	layer, err := layerOf(entries, filepath.Join(dir, "layer.tar"))
+	level := gzip.BestCompression
+	if o.byContent {
+		level = gzip.BestSpeed
+	}
+	layer, err := layerOf(append(entries, o.add...), filepath.Join(dir, "layer.tar"), level)
 	if err != nil {
 		return nil, err
 	}
@@ -120,7 +149,7 @@ func assemble(o options, p platform, layer v1.Layer) (v1.Image, error) {
 	config = config.DeepCopy()
 	config.OS, config.Architecture, config.Created = p.os, p.arch, created
 	config.Config = v1.Config{
-		Entrypoint: []string{"/modelplane"},
+		Entrypoint: []string{"/" + o.program()},
 		User:       fmt.Sprintf("%[1]d:%[1]d", nonroot),
 		WorkingDir: "/",
 		Env:        []string{"PATH=/"},
@@ -132,7 +161,7 @@ func assemble(o options, p platform, layer v1.Layer) (v1.Image, error) {
 func (o options) labels(created time.Time) map[string]string {
 	const prefix = "org.opencontainers.image."
 	return map[string]string{
-		prefix + "title":       "modelplane",
+		prefix + "title":       o.program(),
 		prefix + "description": "One control plane for models on Kubernetes",
 		prefix + "version":     o.version,
 		prefix + "revision":    o.commit,

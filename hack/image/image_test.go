@@ -5,6 +5,7 @@ package main
 import (
 	"archive/tar"
 	"bytes"
+	"compress/gzip"
 	"encoding/json"
 	"errors"
 	"io"
@@ -244,7 +245,7 @@ func TestSeveralPlatforms(t *testing.T) {
 	dir := t.TempDir()
 	var images []v1.Image
 	for _, p := range platforms {
-		layer, err := layerOf([]file{{name: "modelplane", mode: 0o555, content: []byte(p.arch)}}, filepath.Join(dir, p.arch))
+		layer, err := layerOf([]file{{name: "modelplane", mode: 0o555, content: []byte(p.arch)}}, filepath.Join(dir, p.arch), gzip.BestSpeed)
 		if err != nil {
 			t.Fatal(err)
 		}

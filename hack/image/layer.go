@@ -4,12 +4,14 @@ package main
 
 import (
 	"archive/tar"
-	"compress/gzip"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
+	"path"
+	"slices"
+	"strings"
 	"time"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -31,7 +33,7 @@ type file struct {
 }
 
 // files lists what is in the image, parents before children.
-func files(binary, roots string) ([]file, error) {
+func files(program, binary, roots string) ([]file, error) {
 	out := []file{
 		{name: "etc/", mode: 0o755},
 		{name: "etc/group", mode: 0o444, content: fmt.Appendf(nil, "root:x:0:\nnonroot:x:%d:\n", nonroot)},
@@ -49,11 +51,27 @@ func files(binary, roots string) ([]file, error) {
 			return nil, err
 		}
 	}
-	return append(out, file{name: "modelplane", mode: 0o555, from: binary}), nil
+	return append(out, file{name: program, mode: 0o555, from: binary}), nil
+}
+
+// addFile reads "usr/lib/libx.so=build/libx.so". The directories above come before the file.
+func addFile(all []file, s string) ([]file, error) {
+	name, from, ok := strings.Cut(s, "=")
+	name = strings.TrimPrefix(path.Clean("/"+name), "/")
+	if !ok || name == "" || from == "" {
+		return nil, fmt.Errorf("%q is not path-in-the-image=file", s)
+	}
+	for i, c := range name {
+		dir := file{name: name[:i] + "/", mode: 0o755}
+		if c == '/' && !slices.ContainsFunc(all, func(f file) bool { return f.name == dir.name }) {
+			all = append(all, dir)
+		}
+	}
+	return append(all, file{name: name, mode: 0o555, from: from}), nil
 }
 
 // layerOf packs the files. It is written to disk once, uncompressed, because it is read several times.
-func layerOf(entries []file, path string) (v1.Layer, error) {
+func layerOf(entries []file, path string, level int) (v1.Layer, error) {
 	f, err := os.Create(path)
 	if err != nil {
 		return nil, err
@@ -62,7 +80,7 @@ func layerOf(entries []file, path string) (v1.Layer, error) {
 	if err := errors.Join(err, f.Close()); err != nil {
 		return nil, fmt.Errorf("pack the layer: %w", err)
 	}
-	return tarball.LayerFromFile(path, tarball.WithCompressionLevel(gzip.BestCompression),
+	return tarball.LayerFromFile(path, tarball.WithCompressionLevel(level),
 		tarball.WithCompressedCaching, tarball.WithMediaType(types.OCILayer))
 }
 

@@ -5,8 +5,9 @@
 //
 //	go run ./hack/image                                      for this machine's architecture
 //	go run ./hack/image --platforms linux/amd64,linux/arm64  for several
+//	go run ./hack/image --by-content --package ./some/server another program, named by its content, for the local cluster
 //
-// It knows how the image is laid out and nothing of what the binary does.
+// It knows how an image is laid out and nothing of what the binary does.
 package main
 
 import (
@@ -33,8 +34,12 @@ func main() {
 
 // options is everything that the bytes of the image follow from, besides the sources and the toolchain.
 type options struct {
+	pkg       string // what to compile
+	binary    string // a program that is compiled already, instead
+	add       []file
 	name      string
 	version   string
+	byContent bool
 	commit    string
 	date      time.Time // of the commit; zero when it is unknown
 	platforms []platform
@@ -47,7 +52,7 @@ func command(args []string, stdout io.Writer) error {
 	if err != nil {
 		return err
 	}
-	made, err := write(o)
+	made, err := write(&o)
 	if err != nil {
 		return err
 	}
@@ -62,7 +67,14 @@ func parse(args []string) (options, error) {
 	var o options
 	var platforms string
 	flags := flag.NewFlagSet("image", flag.ContinueOnError)
-	flags.StringVar(&o.name, "name", "modelplane", "name of the image, with a registry when it will live in one")
+	flags.StringVar(&o.pkg, "package", binaryPackage, "the program to compile")
+	flags.StringVar(&o.binary, "binary", "", "a program that is compiled already, instead of --package")
+	flags.Func("add", "a further file, as `path-in-the-image=file`; may be repeated", func(s string) (err error) {
+		o.add, err = addFile(o.add, s)
+		return err
+	})
+	flags.BoolVar(&o.byContent, "by-content", false, "let the tag follow from the content alone, and pack quickly")
+	flags.StringVar(&o.name, "name", "", "name of the image, with a registry when it will live in one (default: the program's)")
 	flags.StringVar(&o.version, "version", "", "version and tag (default: v and the chart's appVersion)")
 	flags.StringVar(&o.commit, "commit", "", "commit it is built from (default: asked of git)")
 	flags.StringVar(&platforms, "platforms", "linux/"+runtime.GOARCH, "platforms to build for, separated by commas")
@@ -74,6 +86,9 @@ func parse(args []string) (options, error) {
 	if flags.NArg() > 0 {
 		return o, fmt.Errorf("%q is not expected", flags.Arg(0))
 	}
+	if o.name == "" {
+		o.name = o.program()
+	}
 	var err error
 	if o.platforms, err = parsePlatforms(platforms); err != nil {
 		return o, err
@@ -82,6 +97,10 @@ func parse(args []string) (options, error) {
 		if o.version, err = chartVersion("charts/modelplane/Chart.yaml"); err != nil {
 			return o, err
 		}
+	}
+	if o.byContent {
+		// What changes with every commit would make the same sources into another image.
+		o.commit = "unknown"
 	}
 	if o.commit == "" {
 		o.commit = gitCommit()
@@ -109,12 +128,23 @@ var (
 	commitPattern    = regexp.MustCompile(`^[A-Za-z0-9._-]+$`)
 )
 
+// program is the name of the executable in the image.
+func (o options) program() string {
+	if o.binary != "" {
+		return filepath.Base(o.binary)
+	}
+	return filepath.Base(o.pkg)
+}
+
 // reference is what a pod would ask for. A tag has no room for the plus sign of a version.
 func (o options) reference() string { return o.name + ":" + o.tag() }
 
 func (o options) tag() string { return strings.ReplaceAll(o.version, "+", "_") }
 
 func (o options) archive() string {
+	if o.byContent { // one file, so that what was built before does not pile up
+		return filepath.Join(o.out, filepath.Base(o.name)+".oci.tar")
+	}
 	return filepath.Join(o.out, fmt.Sprintf("%s-%s.oci.tar", filepath.Base(o.name), o.tag()))
 }
 

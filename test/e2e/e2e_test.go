@@ -70,7 +70,7 @@ func (c cluster) must(args ...string) string {
 
 func (c cluster) up() string {
 	c.Helper()
-	return c.must("up", "--dir", c.dir, "--manager", c.manager,
+	return c.must("up", "--control-plane-only", "--dir", c.dir, "--manager", c.manager,
 		"--crds", filepath.Join(root, "charts/modelplane/files/crds"),
 		"--webhooks", filepath.Join(root, "config/base/webhooks.yaml"))
 }

@@ -24,8 +24,8 @@ func newRoot() *cobra.Command {
 	c := &cluster.Cluster{Out: os.Stdout}
 	root := &cobra.Command{
 		Use:   "modelplane-local",
-		Short: "A Kubernetes control plane on this machine, without containers",
-		Long: "A Kubernetes control plane on this machine, without containers.\n\n" +
+		Short: "A whole Kubernetes on this machine",
+		Long: "A whole Kubernetes on this machine: control plane and one node, from this program and Debian's containerd.\n\n" +
 			"Called as " + strings.Join(components.Names(), ", ") + "\n(first argument or symlink) it is that program.",
 		SilenceUsage:  true,
 		SilenceErrors: true,
@@ -34,7 +34,7 @@ func newRoot() *cobra.Command {
 		},
 	}
 	root.PersistentFlags().StringVar(&c.Dir, "dir", "", "state directory (default $XDG_STATE_HOME/modelplane or ~/.local/state/modelplane)")
-	root.AddCommand(newUp(c), newDown(c), newStatus(c), newKubeconfig(c), newLogs(c), newAssets(c))
+	root.AddCommand(newUp(c), newDown(c), newStatus(c), newLoadImage(c), newKubeconfig(c), newLogs(c), newAssets(c))
 	return root
 }
 
@@ -59,7 +59,7 @@ func newUp(c *cluster.Cluster) *cobra.Command {
 	var m cluster.Manager
 	cmd := &cobra.Command{
 		Use:   "up",
-		Short: "Start the control plane, or repair the one that runs",
+		Short: "Start the cluster, or repair the one that runs",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if m.Binary != "" {
@@ -77,6 +77,8 @@ func newUp(c *cluster.Cluster) *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.DurationVar(&c.Timeout, "timeout", 2*time.Minute, "how long each component may take to become ready")
+	f.BoolVar(&c.ControlPlaneOnly, "control-plane-only", false, "start no node: pods do not run, and root is not needed")
+	f.BoolVar(&c.Install, "install", os.Geteuid() == 0, "install the Debian packages that a node needs")
 	f.StringVar(&m.Binary, "manager", "", "modelplane executable to run against the control plane")
 	f.StringVar(&m.CRDs, "crds", "", "with --manager: file or directory of resource definitions to apply first")
 	f.StringVar(&m.Webhooks, "webhooks", "", "with --manager: file or directory of webhook configurations to apply first")
@@ -89,12 +91,28 @@ func newDown(c *cluster.Cluster) *cobra.Command {
 	var keep bool
 	cmd := &cobra.Command{
 		Use:   "down",
-		Short: "End the control plane and remove its state directory",
+		Short: "End the cluster and remove its state directory",
 		Args:  cobra.NoArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return c.Down(cmd.Context(), keep) },
 	}
 	cmd.Flags().BoolVar(&keep, "keep", false, "keep the data, so that a later up resumes it")
 	return cmd
+}
+
+func newLoadImage(c *cluster.Cluster) *cobra.Command {
+	return &cobra.Command{
+		Use:   "load-image FILE...",
+		Short: "Make the images in tar files (as docker save writes them, or OCI layouts) available to pods",
+		Args:  cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			for _, file := range args {
+				if err := c.LoadImage(cmd.Context(), file); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	}
 }
 
 func newStatus(c *cluster.Cluster) *cobra.Command {

@@ -119,7 +119,7 @@ func TestControlPlane(t *testing.T) {
 	if out, err := program(t.Context(), "status", "--dir", l.dir); err == nil || !strings.Contains(out, "no cluster") {
 		t.Errorf("status before up: %v\n%s", err, out)
 	}
-	l.must("up")
+	l.must("up", "--control-plane-only")
 	l.must("status")
 	for _, want := range []string{"default", "kube-system"} {
 		if out := l.kubectl("get", "ns"); !strings.Contains(out, want) {
@@ -153,7 +153,7 @@ func TestControlPlane(t *testing.T) {
 	t.Run("a second up changes nothing", func(t *testing.T) {
 		l := local{t, l.dir}
 		before := l.pids()
-		if out := l.must("up"); !strings.Contains(out, "nothing to do") {
+		if out := l.must("up", "--control-plane-only"); !strings.Contains(out, "nothing to do") {
 			t.Errorf("up said\n%s", out)
 		}
 		if after := l.pids(); !slices.Equal(before, after) {
@@ -170,7 +170,7 @@ func TestControlPlane(t *testing.T) {
 			if out, err := program(t.Context(), "status", "--dir", l.dir); err == nil || !strings.Contains(out, "not r") {
 				t.Errorf("status with a dead %s: %v\n%s", victim, err, out)
 			}
-			l.must("up")
+			l.must("up", "--control-plane-only")
 			l.must("status")
 			l.kubectl("get", "ns", "kept")
 		})
@@ -185,7 +185,7 @@ func TestControlPlane(t *testing.T) {
 				t.Errorf("process %d still runs", pid)
 			}
 		}
-		l.must("up")
+		l.must("up", "--control-plane-only")
 		l.kubectl("get", "ns", "kept")
 	})
 
@@ -207,7 +207,7 @@ func TestControlPlane(t *testing.T) {
 // An up that is killed half-way leaves a running etcd; the next one must find it, not start another.
 func TestUpFinishesWhatAKilledUpBegan(t *testing.T) {
 	l := newLocal(t)
-	first := exec.Command(os.Args[0], "up", "--dir", l.dir)
+	first := exec.Command(os.Args[0], "up", "--control-plane-only", "--dir", l.dir)
 	first.Env = append(os.Environ(), actAsProgram+"=1")
 	if err := first.Start(); err != nil {
 		t.Fatal(err)
@@ -232,7 +232,7 @@ func TestUpFinishesWhatAKilledUpBegan(t *testing.T) {
 	}
 	_ = first.Wait()
 	etcd := l.pid("etcd")
-	l.must("up")
+	l.must("up", "--control-plane-only")
 	if got := l.pid("etcd"); got != etcd {
 		t.Errorf("etcd was process %d and is %d now", etcd, got)
 	}

@@ -17,6 +17,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 )
 
@@ -30,6 +31,10 @@ type Cluster struct {
 	Out io.Writer
 	// Timeout bounds the wait for each component to become ready.
 	Timeout time.Duration
+	// ControlPlaneOnly leaves this machine out of the cluster: no pod runs, and root is not needed.
+	ControlPlaneOnly bool
+	// Install lets Up install Debian packages that a node needs.
+	Install bool
 	// Manager, when set, is brought up with the control plane.
 	Manager *Manager
 }
@@ -72,7 +77,7 @@ func (c *Cluster) Up(ctx context.Context) error {
 		return err
 	}
 	start := time.Now()
-	run, err := c.prepare(held)
+	run, err := c.prepare(ctx, held)
 	if err != nil {
 		return err
 	}
@@ -80,21 +85,8 @@ func (c *Cluster) Up(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := run.endOutdated(ctx, specs); err != nil {
+	if err := run.everything(ctx, specs); err != nil {
 		return err
-	}
-	for _, stage := range controlPlaneStages {
-		if err := run.stage(ctx, specs, stage); err != nil {
-			return err
-		}
-	}
-	if err := run.waitForServiceAccounts(ctx); err != nil {
-		return err
-	}
-	if c.Manager != nil {
-		if err := run.manager(ctx, specs); err != nil {
-			return err
-		}
 	}
 	if run.started == 0 {
 		run.say("cluster", "already running in %s; nothing to do", c.Dir)
@@ -104,8 +96,33 @@ func (c *Cluster) Up(ctx context.Context) error {
 	return nil
 }
 
+// everything makes each process run, in the order in which they need each other.
+func (b *bringUp) everything(ctx context.Context, specs map[string]spec) error {
+	if err := b.endOutdated(ctx, specs); err != nil {
+		return err
+	}
+	for _, stage := range controlPlaneStages {
+		stage = slices.DeleteFunc(slices.Clone(stage), func(name string) bool { return specs[name].name == "" })
+		if err := b.stage(ctx, specs, stage); err != nil {
+			return err
+		}
+	}
+	if err := b.waitForServiceAccounts(ctx); err != nil {
+		return err
+	}
+	if b.state.Node != nil {
+		if err := b.node(ctx, specs); err != nil {
+			return err
+		}
+	}
+	if b.Manager != nil {
+		return b.manager(ctx, specs)
+	}
+	return nil
+}
+
 // prepare brings the files of the directory in order: keys and certificates, ports, kubeconfigs.
-func (c *Cluster) prepare(held *lock) (*bringUp, error) {
+func (c *Cluster) prepare(ctx context.Context, held *lock) (*bringUp, error) {
 	p, err := ensurePKI(c.pkiDir(), time.Now())
 	if err != nil {
 		return nil, err
@@ -114,8 +131,20 @@ func (c *Cluster) prepare(held *lock) (*bringUp, error) {
 	if err != nil {
 		return nil, err
 	}
+	if c.ControlPlaneOnly && st.Node != nil {
+		return nil, fmt.Errorf("the cluster in %s has a node, which cannot be taken away; end it with `modelplane-local down` first", c.Dir)
+	}
 	if err := st.choosePorts(c.Dir, c.Manager != nil); err != nil {
 		return nil, err
+	}
+	run := &bringUp{Cluster: c, pki: p, state: st, held: held}
+	if !c.ControlPlaneOnly {
+		if err := c.ensureTools(ctx); err != nil {
+			return nil, err
+		}
+		if err := run.prepareNode(ctx); err != nil {
+			return nil, err
+		}
 	}
 	if err := st.save(c.Dir); err != nil {
 		return nil, err
@@ -126,7 +155,7 @@ func (c *Cluster) prepare(held *lock) (*bringUp, error) {
 	if err := Link(c.Executable, c.BinDir(), []string{"kubectl", "modelplane-local"}); err != nil {
 		return nil, err
 	}
-	return &bringUp{Cluster: c, pki: p, state: st, held: held}, nil
+	return run, nil
 }
 
 // wanted is every process that should run. A manager that runs already stays when none is asked for.

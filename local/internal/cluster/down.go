@@ -33,6 +33,9 @@ func (c *Cluster) Down(ctx context.Context, keep bool) error {
 			fmt.Fprintf(c.Out, "  %-24s ended in %s\n", name, elapsed(start))
 		}
 	}
+	if err := c.downNode(ctx); err != nil {
+		return err
+	}
 	if keep {
 		fmt.Fprintf(c.Out, "  %-24s kept in %s; `modelplane-local up` resumes it\n", "data", c.Dir)
 		return nil
@@ -47,4 +50,14 @@ func (c *Cluster) Down(ctx context.Context, keep bool) error {
 	}
 	fmt.Fprintf(c.Out, "  %-24s %s removed\n", "directory", c.Dir)
 	return nil
+}
+
+// downNode removes the node, if there is one. A state file that cannot be read is treated as the file of a
+// cluster without a node, since down is also what removes damage.
+func (c *Cluster) downNode(ctx context.Context) error {
+	st, err := loadState(c.Dir)
+	if err != nil || st.Node == nil {
+		return nil
+	}
+	return c.removeNode(ctx, st.Node)
 }

@@ -23,6 +23,9 @@ func (c *Cluster) writeKubeconfigs(p pki, st *state) error {
 		c.Kubeconfig(): certAdmin,
 		c.componentKubeconfig(nameControllerManager): certControllerManager,
 		c.componentKubeconfig(nameScheduler):         certScheduler,
+		c.componentKubeconfig(nameKubelet):           certKubelet,
+		c.componentKubeconfig(nameProxy):             certProxy,
+		c.componentKubeconfig(nameDNS):               certDNS,
 	}
 	for path, cert := range files {
 		data, err := kubeconfig(p, st.apiServerURL(), cert)

@@ -34,6 +34,10 @@ const (
 	certControllerManager = "kube-controller-manager"
 	certScheduler         = "kube-scheduler"
 	certAdmin             = "admin"
+	certKubelet           = "kubelet"
+	certKubeletClient     = "kube-apiserver-kubelet-client"
+	certProxy             = "kube-proxy"
+	certDNS               = "coredns"
 
 	keyServiceAccounts = "service-accounts"
 )
@@ -54,18 +58,25 @@ type certSpec struct {
 	hosts  []string
 }
 
+// dnsUser is who the name server is to the API server.
+const dnsUser = "modelplane-local:coredns"
+
 var loopback = []string{"localhost", "127.0.0.1"}
 
 var certSpecs = []certSpec{
 	{certEtcd, caEtcd, "etcd", nil, loopback},
 	{certEtcdClient, caEtcd, "kube-apiserver", nil, nil},
 	{certAPIServer, caCluster, "kube-apiserver", nil, append([]string{
-		"kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local", serviceIP,
+		"kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local", serviceIP, nodeIP,
 	}, loopback...)},
 	{certFrontProxy, caFrontProxy, "front-proxy-client", nil, nil},
 	{certControllerManager, caCluster, "system:kube-controller-manager", nil, loopback},
 	{certScheduler, caCluster, "system:kube-scheduler", nil, loopback},
 	{certAdmin, caCluster, "modelplane-local-admin", []string{"system:masters"}, nil},
+	{certKubelet, caCluster, "system:node:" + nodeName, []string{"system:nodes"}, append([]string{nodeName, nodeIP}, loopback...)},
+	{certKubeletClient, caCluster, "kube-apiserver-kubelet-client", []string{"system:masters"}, nil},
+	{certProxy, caCluster, "system:kube-proxy", nil, nil},
+	{certDNS, caCluster, dnsUser, nil, nil},
 }
 
 // pki is a directory of key pairs.

@@ -30,11 +30,14 @@ const (
 )
 
 // processNames lists every process that a cluster may have, in starting order; ending goes backwards.
-// kubelet, kube-proxy and DNS join it together with a stage of their own.
-var processNames = []string{nameEtcd, nameAPIServer, nameControllerManager, nameScheduler, nameManager}
+var processNames = []string{
+	nameEtcd, nameContainerd, nameAPIServer, nameControllerManager, nameScheduler,
+	nameDNS, nameProxy, nameKubelet, nameManager,
+}
 
-// controlPlaneStages says what may start together once the stage before is ready.
-var controlPlaneStages = [][]string{{nameEtcd}, {nameAPIServer}, {nameControllerManager, nameScheduler}}
+// controlPlaneStages says what may start together once the stage before is ready. containerd is only there
+// with a node; it needs nobody, so starting it early costs no time.
+var controlPlaneStages = [][]string{{nameEtcd, nameContainerd}, {nameAPIServer}, {nameControllerManager, nameScheduler}}
 
 const (
 	serviceRange = "10.96.0.0/16"
@@ -73,9 +76,20 @@ func (s *state) local(scheme, port string) string {
 	return fmt.Sprintf("%s://127.0.0.1:%d", scheme, s.Ports[port])
 }
 
-func (s *state) apiServerURL() string { return s.local("https", portAPIServer) }
+// apiServerHost is an address that pods reach too when there is a node for them, and that no other machine
+// reaches in any case.
+func (s *state) apiServerHost() string {
+	if s.Node != nil {
+		return nodeIP
+	}
+	return "127.0.0.1"
+}
 
-// specs describes the control plane for this directory, these keys and these ports.
+func (s *state) apiServerURL() string {
+	return fmt.Sprintf("https://%s:%d", s.apiServerHost(), s.Ports[portAPIServer])
+}
+
+// specs describes every process for this directory, these keys and these ports.
 func (c *Cluster) specs(p pki, st *state) map[string]spec {
 	specs := map[string]spec{}
 	for _, s := range []spec{
@@ -83,6 +97,11 @@ func (c *Cluster) specs(p pki, st *state) map[string]spec {
 	} {
 		s.path = c.Executable
 		specs[s.name] = s
+	}
+	if st.Node != nil {
+		for _, s := range c.nodeSpecs(p, st) {
+			specs[s.name] = s
+		}
 	}
 	return specs
 }
@@ -119,15 +138,19 @@ func (c *Cluster) etcd(p pki, st *state) spec {
 	}
 }
 
-// apiServer does not publish its own address as the endpoints of the kubernetes Service: it listens on
-// the loopback interface only, which is no valid endpoint.
+// apiServer publishes its own address as the endpoints of the kubernetes Service only when there is a node:
+// without one it listens on the loopback interface, which is no valid endpoint.
 func (c *Cluster) apiServer(p pki, st *state) spec {
+	reconciler := "none"
+	if st.Node != nil {
+		reconciler = "lease"
+	}
 	return spec{
 		name: nameAPIServer,
 		args: []string{
-			"--bind-address=127.0.0.1",
-			"--advertise-address=127.0.0.1",
-			"--endpoint-reconciler-type=none",
+			"--bind-address=" + st.apiServerHost(),
+			"--advertise-address=" + st.apiServerHost(),
+			"--endpoint-reconciler-type=" + reconciler,
 			fmt.Sprintf("--secure-port=%d", st.Ports[portAPIServer]),
 			"--tls-cert-file=" + p.cert(certAPIServer),
 			"--tls-private-key-file=" + p.key(certAPIServer),
@@ -150,10 +173,16 @@ func (c *Cluster) apiServer(p pki, st *state) spec {
 			"--requestheader-extra-headers-prefix=X-Remote-Extra-",
 			"--proxy-client-cert-file=" + p.cert(certFrontProxy),
 			"--proxy-client-key-file=" + p.key(certFrontProxy),
+			"--kubelet-certificate-authority=" + p.cert(caCluster),
+			"--kubelet-client-certificate=" + p.cert(certKubeletClient),
+			"--kubelet-client-key=" + p.key(certKubeletClient),
+			"--kubelet-preferred-address-types=InternalIP",
 			"--profiling=false",
 		},
-		inputs: []string{p.cert(caCluster), p.cert(certAPIServer), p.cert(caEtcd), p.key(keyServiceAccounts)},
-		probe:  probe{url: st.apiServerURL() + "/readyz", ca: caCluster, cert: certAdmin},
+		inputs: []string{
+			p.cert(caCluster), p.cert(certAPIServer), p.cert(caEtcd), p.cert(certKubeletClient), p.key(keyServiceAccounts),
+		},
+		probe: probe{url: st.apiServerURL() + "/readyz", ca: caCluster, cert: certAdmin},
 	}
 }
 

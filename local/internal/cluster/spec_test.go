@@ -49,6 +49,9 @@ func TestEveryProcessListensOnLoopbackOnlyAndLeavesKeysInFiles(t *testing.T) {
 	for _, stage := range controlPlaneStages {
 		for _, name := range stage {
 			s, ok := specs[name]
+			if name == nameContainerd && !ok {
+				continue
+			}
 			if !ok {
 				t.Fatalf("%s is in a stage and has no process", name)
 			}

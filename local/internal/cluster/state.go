@@ -21,11 +21,13 @@ import (
 const marker = "cluster.json"
 
 // ownEntries are the only names that down removes from a state directory.
-var ownEntries = []string{"bin", "etcd", "kubeconfig", "kubeconfigs", "logs", "pki", "run", lockFile, marker}
+var ownEntries = []string{"bin", "etcd", "kubeconfig", "kubeconfigs", "logs", "node", "pki", "run", lockFile, marker}
 
 // state is the content of the marker file.
 type state struct {
 	Ports map[string]int `json:"ports"`
+	// Node is nil while the cluster is a control plane alone.
+	Node *nodeState `json:"node,omitempty"`
 }
 
 // claim makes dir a state directory. A directory with somebody else's files in it is refused, so that
@@ -85,6 +87,13 @@ var portOwners = map[string]string{
 	portWebhook:           nameManager,
 	portMetrics:           nameManager,
 	portHealth:            nameManager,
+	portKubelet:           nameKubelet,
+	portKubeletHealth:     nameKubelet,
+	portProxyHealth:       nameProxy,
+	portProxyMetrics:      nameProxy,
+	portDNS:               nameDNS,
+	portDNSHealth:         nameDNS,
+	portDNSReady:          nameDNS,
 }
 
 // choosePorts keeps a recorded port while its process runs or nobody else has taken it, and asks the

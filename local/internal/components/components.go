@@ -10,6 +10,7 @@
 package components
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"slices"
@@ -26,7 +27,9 @@ import (
 	kubectlutil "k8s.io/kubectl/pkg/cmd/util"
 	apiserver "k8s.io/kubernetes/cmd/kube-apiserver/app"
 	controllermanager "k8s.io/kubernetes/cmd/kube-controller-manager/app"
+	proxy "k8s.io/kubernetes/cmd/kube-proxy/app"
 	scheduler "k8s.io/kubernetes/cmd/kube-scheduler/app"
+	kubelet "k8s.io/kubernetes/cmd/kubelet/app"
 )
 
 // Component is one program inside the multi-call binary.
@@ -38,13 +41,15 @@ type Component struct {
 	Run func() int
 }
 
-// table is the one place where a program is added: kubelet, kube-proxy and coredns get their line
-// here when the local cluster gets a node.
+// table is the one place where a program is added.
 var table = []Component{
 	{"etcd", runEtcd},
 	{"kube-apiserver", func() int { return cli.Run(apiserver.NewAPIServerCommand()) }},
 	{"kube-controller-manager", func() int { return cli.Run(controllermanager.NewControllerManagerCommand()) }},
 	{"kube-scheduler", func() int { return cli.Run(scheduler.NewSchedulerCommand()) }},
+	{"kubelet", func() int { return cli.Run(kubelet.NewKubeletCommand(context.Background())) }},
+	{"kube-proxy", func() int { return cli.Run(proxy.NewProxyCommand()) }},
+	{"coredns", runDNS},
 	{"kubectl", runKubectl},
 }
 
