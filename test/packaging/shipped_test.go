@@ -149,6 +149,14 @@ func bring(t *testing.T, values map[string]any) (map[string]v1alpha1.ClusterServ
 	return runtimes, containers
 }
 
+// appVersion is the chart's; images of our own are tagged by it.
+func appVersion(t *testing.T) string {
+	t.Helper()
+	var meta struct{ AppVersion string }
+	read(t, "Chart.yaml", &meta)
+	return meta.AppVersion
+}
+
 func TestShippedValues(t *testing.T) {
 	digest := "sha256:" + strings.Repeat("0", 64)
 	for _, test := range []struct {
@@ -157,19 +165,20 @@ func TestShippedValues(t *testing.T) {
 		images       map[string]string
 		download     string
 	}{{
-		name: "default", values: "{}", count: 14, download: "kserve/storage-initializer:v0.20.0",
+		name: "default", values: "{}", count: 15, download: "kserve/storage-initializer:v0.20.0",
 		images: map[string]string{
 			"kserve-sklearnserver": "kserve/sklearnserver:v0.20.0", "kserve-tritonserver": "nvcr.io/nvidia/tritonserver:23.05-py3",
 			"kserve-huggingfaceserver-multinode": "kserve/huggingfaceserver:v0.20.0-gpu", "kserve-openvino": "",
+			"modelplane-onnx": "modelplane-onnx:v" + appVersion(t),
 		},
 	}, {
-		name: "a registry", values: "{runtimes: {registry: registry.example/mirror/}}", count: 14, download: "kserve/storage-initializer:v0.20.0",
+		name: "a registry", values: "{runtimes: {registry: registry.example/mirror/}}", count: 15, download: "kserve/storage-initializer:v0.20.0",
 		images: map[string]string{
 			"kserve-sklearnserver": "registry.example/mirror/kserve/sklearnserver:v0.20.0",
 			"kserve-tritonserver":  "registry.example/mirror/nvidia/tritonserver:23.05-py3",
 		},
 	}, {
-		name: "single ones", count: 14, download: "own:1",
+		name: "single ones", count: 15, download: "own:1",
 		values: `{runtimes: {registry: r.example, servers: {kserve-openvino: {enabled: true}, kserve-vllmserver: {enabled: false}, kserve-xgbserver: {image: {tag: "2"}},
 			kserve-lgbserver: {image: {repository: "own.example:5000/lgb"}}, kserve-pmmlserver: {image: {digest: "` + digest + `"}},
 			kserve-huggingfaceserver-multinode: {image: {tag: "2"}}}},
@@ -182,7 +191,7 @@ func TestShippedValues(t *testing.T) {
 	}, {
 		name: "no runtimes", values: "{runtimes: {enabled: false}}", count: 0, download: "kserve/storage-initializer:v0.20.0",
 	}, {
-		name: "no storage container", values: "{storageContainers: {enabled: false}}", count: 14,
+		name: "no storage container", values: "{storageContainers: {enabled: false}}", count: 15,
 	}} {
 		t.Run(test.name, func(t *testing.T) {
 			got, containers := bring(t, valuesOf(t, test.values))

@@ -51,7 +51,7 @@ func shipped(t testing.TB, but ...string) Candidates {
 // TestShippedRuntimes chooses for every format what the documentation promises.
 func TestShippedRuntimes(t *testing.T) {
 	byDefault, all := shipped(t, optional...), shipped(t)
-	if len(all.Cluster) != 15 || len(byDefault.Cluster) != 14 {
+	if len(all.Cluster) != 16 || len(byDefault.Cluster) != 15 {
 		t.Fatalf("%d runtimes, %d of them by default", len(all.Cluster), len(byDefault.Cluster))
 	}
 	for _, test := range []struct {
@@ -80,7 +80,9 @@ func TestShippedRuntimes(t *testing.T) {
 		{format: "tensorflow/2", protocol: "grpc-v1", want: "kserve-tensorflow-serving"},
 		{format: "tensorflow", protocol: "v2", want: "kserve-tritonserver"},
 		{format: "tensorflow/2", protocol: "grpc-v2", want: "kserve-tritonserver"},
-		{format: "onnx", protocol: "v2", want: "kserve-tritonserver"},
+		{format: "onnx", want: "modelplane-onnx"},
+		{format: "onnx/1", protocol: "v2", want: "modelplane-onnx"},
+		{format: "onnx", protocol: "grpc-v2", want: "modelplane-onnx"},
 		{format: "tensorrt/8", protocol: "grpc-v2", want: "kserve-tritonserver"},
 		{format: "triton/2", protocol: "v2", want: "kserve-tritonserver"},
 		{format: "pytorch", want: "kserve-torchserve"},
@@ -178,7 +180,7 @@ func TestShippedRuntimesAgree(t *testing.T) {
 	if _, err := os.Stat(others); err != nil {
 		t.Skipf("there are no runtimes to compare with: %v", err)
 	}
-	for _, rt := range shipped(t).Cluster {
+	for _, rt := range shipped(t, "modelplane-onnx").Cluster {
 		raw, err := os.ReadFile(filepath.Join(others, rt.Name+".yaml"))
 		if err != nil {
 			t.Error(err)
