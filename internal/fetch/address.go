@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"strings"
 
+	"github.com/modelplane/modelplane/internal/fetch/s3"
 	"github.com/modelplane/modelplane/internal/fetch/transfer"
 	"github.com/modelplane/modelplane/internal/fetch/web"
 )
@@ -40,6 +41,8 @@ func parse(address string, env func(string) string) (any, error) {
 	case "pvc":
 		_, sub, _ := strings.Cut(rest, "/")
 		return local(filepath.Join(claims, filepath.Clean("/"+sub))), nil
+	case "s3":
+		return s3.Parse(address, env)
 	case "http", "https":
 		return web.Parse(address, env)
 	}

@@ -194,6 +194,19 @@ func (c *Client) Do(ctx context.Context, r Request, limit int64) ([]byte, http.H
 	}
 }
 
+// Once sends a request that either works at once or not at all, such as to a service that only some machines have.
+func (c *Client) Once(ctx context.Context, r Request, limit int64, within time.Duration) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	body, _, err := c.once(ctx, r, limit)
+	return body, err
+}
+
+// Aside is a client for what signers ask while they hold up a request: it does not wait for others to end.
+func (c *Client) Aside() *Client {
+	return &Client{HTTP: c.HTTP, Segment: c.Segment, Attempts: c.Attempts, Stall: c.Stall, Pause: c.Pause, slots: make(chan struct{}, 1)}
+}
+
 func (c *Client) once(ctx context.Context, r Request, limit int64) ([]byte, http.Header, error) {
 	response, ending, err := c.send(ctx, r)
 	if err != nil {

@@ -3,7 +3,6 @@
 package transfer
 
 import (
-	"bytes"
 	"crypto/md5"  //nolint:gosec // what servers state, against accidents
 	"crypto/sha1" //nolint:gosec // what git states, against accidents
 	"crypto/sha256"
@@ -37,6 +36,8 @@ var preference = []Kind{SHA256, SHA512, GitSHA, MD5, CRC32C}
 type Sum struct {
 	Kind  Kind
 	Value []byte
+	// Doubtful is a sum that may be something else: the tag of an object that only looks like one.
+	Doubtful bool
 }
 
 // Hex reads a sum in hexadecimal; nil when it is none.
@@ -55,7 +56,7 @@ func known(kind Kind, value []byte, err error) []Sum {
 	if err != nil || len(value) != kind.new(0).Size() {
 		return nil
 	}
-	return []Sum{{kind, value}}
+	return []Sum{{Kind: kind, Value: value}}
 }
 
 func (k Kind) new(size int64) hash.Hash {
@@ -84,8 +85,6 @@ func best(sums []Sum) *Sum {
 	return nil
 }
 
-func (s *Sum) matches(h hash.Hash) bool { return bytes.Equal(h.Sum(nil), s.Value) }
-
 var md5Tag = regexp.MustCompile(`^"?[0-9a-f]{32}"?$`)
 
 // stated finds the sums that an answer states for the whole object. Those for its body count only when the body is all.
@@ -108,7 +107,10 @@ func stated(response *http.Response, whole bool) []Sum {
 		sums = append(sums, digest(h.Values("X-Goog-Hash"), "crc32c", CRC32C)...)
 	}
 	if tag := h.Get("ETag"); s3Tag(h) && md5Tag.MatchString(tag) {
-		sums = append(sums, Hex(MD5, strings.Trim(tag, `"`))...)
+		for _, sum := range Hex(MD5, strings.Trim(tag, `"`)) {
+			sum.Doubtful = true
+			sums = append(sums, sum)
+		}
 	}
 	return sums
 }

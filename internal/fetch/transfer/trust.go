@@ -39,7 +39,7 @@ func (t Trust) transport(parallel int) (*http.Transport, error) {
 		TLSHandshakeTimeout: 15 * time.Second,
 		// One connection per stream: several in one would share a window and be slower.
 		TLSNextProto:        map[string]func(string, *tls.Conn) http.RoundTripper{},
-		MaxConnsPerHost:     parallel,
+		MaxConnsPerHost:     parallel + 1, // one for signers
 		MaxIdleConnsPerHost: parallel,
 		MaxIdleConns:        4 * parallel,
 		IdleConnTimeout:     time.Minute,

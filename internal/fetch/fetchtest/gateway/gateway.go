@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package gateway runs a real S3 server for tests: Versity's gateway in front of a directory. It has a Go module of its
+// own, so that what it needs stays out of the binary.
+package gateway
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/modelplane/modelplane/internal/fetch/s3"
+)
+
+// Credentials of the server.
+const (
+	AccessKey = "test-access"
+	SecretKey = "test-secret-key"
+	Region    = "us-east-1"
+)
+
+// Server is a running one.
+type Server struct {
+	// URL of the server, and the directory whose subdirectories are its buckets.
+	URL, Dir string
+}
+
+// Binary builds the server, unless it is built already, and returns its path.
+func Binary() (string, error) {
+	_, here, _, _ := runtime.Caller(0)
+	command := exec.Command("go", "tool", "-C", filepath.Join(filepath.Dir(here), "versitygw"), "-n", "versitygw")
+	var complaints strings.Builder
+	command.Stderr = &complaints
+	out, err := command.Output()
+	if err != nil {
+		return "", fmt.Errorf("build the S3 server: %w\n%s", err, complaints.String())
+	}
+	return strings.TrimSpace(string(out)), nil
+}
+
+// Start runs the server until the test ends.
+func Start(t testing.TB) *Server {
+	t.Helper()
+	binary, err := Binary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &Server{Dir: t.TempDir()}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := listener.Addr().String()
+	if err := listener.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s.URL = "http://" + address
+	var log bytes.Buffer
+	command := exec.Command(binary, "--port", address, "--access", AccessKey, "--secret", SecretKey, "--region", Region,
+		"--quiet", "--keep-alive", "posix", "--sidecar", t.TempDir(), s.Dir)
+	command.Env = []string{"HOME=" + t.TempDir(), "PATH=" + os.Getenv("PATH")}
+	command.Stdout, command.Stderr = &log, &log
+	if err := command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan struct{})
+	go func() {
+		_ = command.Wait() //nolint:errcheck // it is killed
+		close(ended)
+	}()
+	t.Cleanup(func() {
+		_ = command.Process.Kill() //nolint:errcheck // it may have ended
+		<-ended
+	})
+	for deadline := time.Now().Add(30 * time.Second); ; {
+		conn, err := net.Dial("tcp", address)
+		if err == nil {
+			conn.Close()
+			return s
+		}
+		select {
+		case <-ended:
+			t.Fatalf("the S3 server ended: %s", &log)
+		case <-time.After(50 * time.Millisecond):
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("the S3 server does not listen: %v", err)
+		}
+	}
+}
+
+// Put makes a bucket or uploads an object; path is BUCKET or BUCKET/KEY.
+func (s *Server) Put(t testing.TB, path string, content []byte) {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPut, s.URL+"/"+path, bytes.NewReader(content))
+	if err != nil {
+		t.Fatal(err)
+	}
+	digest := sha256.Sum256(content)
+	request.Header.Set("X-Amz-Content-Sha256", hex.EncodeToString(digest[:]))
+	s3.Sign(request, s3.Keys{ID: AccessKey, Secret: SecretKey}, Region, time.Now())
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	if body, _ := io.ReadAll(response.Body); response.StatusCode != http.StatusOK { //nolint:errcheck // only shown
+		t.Fatalf("put %s: %s\n%s", path, response.Status, body)
+	}
+}
