@@ -100,7 +100,7 @@ func TestShippedRuntimes(t *testing.T) {
 		{format: "openvino"},
 
 		{format: "openvino/10", from: all, want: "kserve-openvino"},
-		{format: "onnx", protocol: "v2", from: all, want: "kserve-openvino"},
+		{format: "onnx", protocol: "v2", from: all, want: "modelplane-onnx"},
 		{format: "tensorflow", from: all, want: "kserve-openvino"},
 		{format: "tensorflow/2", from: all, want: "kserve-tensorflow-serving"},
 		{format: "huggingface", protocol: "v2", from: all, want: "kserve-huggingfaceserver"},

@@ -38,7 +38,7 @@ type Options struct {
 
 // Watch is told what happens, for metrics. Each function may be called by several goroutines at once.
 type Watch struct {
-	Waited func(time.Duration)                         // a request came to its turn
+	Waited func(time.Duration)                                // a request came to its turn
 	Ran    func(requests int, rows int64, took time.Duration) // a run ended
 }
 

@@ -21,6 +21,12 @@ const Version = "1"
 // Platform is what the protocol calls the framework of the model.
 const Platform = "onnx_onnxv1"
 
+// ServerName is how the server introduces itself.
+const ServerName = "modelplane-onnx"
+
+// Extensions are the parts of the protocol that a server may leave out and this one has.
+var Extensions = []string{"binary_tensor_data"}
+
 // Service answers for one model.
 type Service struct {
 	Name    string

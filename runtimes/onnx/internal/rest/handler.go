@@ -18,9 +18,6 @@ import (
 	"github.com/modelplane/modelplane/runtimes/onnx/internal/tensor"
 )
 
-// Extensions are the parts of the protocol that a server may leave out and this one has.
-var Extensions = []string{"binary_tensor_data"}
-
 type server struct {
 	service *inference.Service
 	version string // of the server
@@ -142,7 +139,7 @@ func (s *server) readiness() int {
 }
 
 func (s *server) metadata(w http.ResponseWriter, _ *http.Request) {
-	reply(w, http.StatusOK, map[string]any{"name": "modelplane-onnx", "version": s.version, "extensions": Extensions})
+	reply(w, http.StatusOK, map[string]any{"name": inference.ServerName, "version": s.version, "extensions": inference.Extensions})
 }
 
 func (s *server) models(w http.ResponseWriter, _ *http.Request) {

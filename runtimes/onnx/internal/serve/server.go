@@ -12,10 +12,13 @@ import (
 	"strconv"
 	"time"
 
+	"google.golang.org/grpc"
+
 	"github.com/modelplane/modelplane/runtimes/onnx/internal/batch"
 	"github.com/modelplane/modelplane/runtimes/onnx/internal/inference"
 	"github.com/modelplane/modelplane/runtimes/onnx/internal/model"
 	"github.com/modelplane/modelplane/runtimes/onnx/internal/rest"
+	"github.com/modelplane/modelplane/runtimes/onnx/internal/rpc"
 )
 
 // Version of the server, as it tells clients.
@@ -50,44 +53,102 @@ func run(ctx context.Context, o *Options, started func(Addresses)) error {
 	service := inference.New(o.ModelName, m.Inputs, m.Outputs, m, batch.Options{
 		Workers: o.Workers, Queue: o.QueueSize, MaxRows: rows, MaxDelay: o.MaxBatchDelay,
 	}, inference.NewBudget(o.MaxPending, o.MaxRequest))
-	slog.Info("model loaded", "model", o.ModelName, "file", path, "took", time.Since(began), "onnxruntime", model.LibraryVersion())
+	slog.Info("model loaded", "model", o.ModelName, "file", path, "took", time.Since(began).String(), "onnxruntime", model.LibraryVersion())
 	err = serve(ctx, o, service, started)
 	service.Close()
 	return errors.Join(err, m.Close())
 }
 
-// serve answers until the context ends, and then those who are still there.
-func serve(ctx context.Context, o *Options, service *inference.Service, started func(Addresses)) error {
-	listener, err := net.Listen("tcp", ":"+strconv.Itoa(o.HTTPPort))
-	if err != nil {
-		return fmt.Errorf("listening for HTTP: %w", err)
+// servers are the two ways in.
+type servers struct {
+	web      *http.Server
+	rpc      *grpc.Server
+	httpAt   net.Listener
+	grpcAt   net.Listener // nil: no gRPC
+	failures chan error
+}
+
+func listen(o *Options, service *inference.Service) (*servers, error) {
+	s := &servers{failures: make(chan error, 2)}
+	var err error
+	if s.httpAt, err = net.Listen("tcp", ":"+strconv.Itoa(o.HTTPPort)); err != nil {
+		return nil, fmt.Errorf("listening for HTTP: %w", err)
 	}
-	web := &http.Server{
+	if o.GRPCPort >= 0 {
+		if s.grpcAt, err = net.Listen("tcp", ":"+strconv.Itoa(o.GRPCPort)); err != nil {
+			return nil, errors.Join(fmt.Errorf("listening for gRPC: %w", err), s.httpAt.Close())
+		}
+		s.rpc = rpc.New(service, Version)
+	}
+	s.web = &http.Server{
 		Handler:           rest.Handler(service, Version),
 		ReadHeaderTimeout: 10 * time.Second,
 		ReadTimeout:       2 * time.Minute,
 		IdleTimeout:       3 * time.Minute,
 		MaxHeaderBytes:    64 << 10,
 	}
-	failed := make(chan error, 1)
-	go func() { failed <- web.Serve(listener) }()
-	started(Addresses{HTTP: listener.Addr()})
+	return s, nil
+}
+
+func (s *servers) addresses() Addresses {
+	a := Addresses{HTTP: s.httpAt.Addr()}
+	if s.grpcAt != nil {
+		a.GRPC = s.grpcAt.Addr()
+	}
+	return a
+}
+
+func (s *servers) start() {
+	go func() { s.failures <- s.web.Serve(s.httpAt) }()
+	if s.rpc != nil {
+		go func() { s.failures <- s.rpc.Serve(s.grpcAt) }()
+	}
+}
+
+// stop takes no more requests and waits for those that are there, until the context ends.
+func (s *servers) stop(ctx context.Context) error {
+	rpcDone := make(chan struct{})
+	go func() {
+		defer close(rpcDone)
+		if s.rpc != nil {
+			s.rpc.GracefulStop()
+		}
+	}()
+	err := s.web.Shutdown(ctx)
 	select {
-	case err := <-failed:
+	case <-rpcDone:
+	case <-ctx.Done():
+		err = errors.Join(err, ctx.Err())
+		s.rpc.Stop()
+	}
+	if err != nil {
+		return errors.Join(fmt.Errorf("requests were still running at the end: %w", err), s.web.Close())
+	}
+	return nil
+}
+
+// serve answers until the context ends. Then it says that it is not ready and goes on answering, since others take a
+// while to hear of it; and then it waits for those who are still there.
+func serve(ctx context.Context, o *Options, service *inference.Service, started func(Addresses)) error {
+	s, err := listen(o, service)
+	if err != nil {
+		return err
+	}
+	s.start()
+	started(s.addresses())
+	select {
+	case err := <-s.failures:
 		return err
 	case <-ctx.Done():
 	}
 	service.Drain()
-	slog.Info("draining", "delay", o.DrainDelay, "timeout", o.DrainTimeout)
+	slog.Info("draining", "delay", o.DrainDelay.String(), "timeout", o.DrainTimeout.String())
 	select {
-	case <-time.After(o.DrainDelay):
-	case err := <-failed:
+	case err := <-s.failures:
 		return err
+	case <-time.After(o.DrainDelay):
 	}
 	last, cancel := context.WithTimeout(context.Background(), o.DrainTimeout)
 	defer cancel()
-	if err := web.Shutdown(last); err != nil {
-		return errors.Join(fmt.Errorf("requests were still running after %s: %w", o.DrainTimeout, err), web.Close())
-	}
-	return nil
+	return s.stop(last)
 }
