@@ -15,7 +15,9 @@ BENCHSERVICES ?= 1000 5000
 LINT := $(GO) tool -modfile=$(CURDIR)/tools/go.mod golangci-lint
 
 state := $${XDG_STATE_HOME:-$$HOME/.local/state}/modelplane
-# The local control plane as this checkout builds it, whatever KUBEBUILDER_ASSETS says.
+# Passed on to hack/up, for example UPFLAGS='--timeout 10m'.
+UPFLAGS ?=
+# The local cluster as this checkout builds it, whatever KUBEBUILDER_ASSETS says.
 local = $$(env -u KUBEBUILDER_ASSETS $(GO) run ./hack/assets)/modelplane-local
 
 ##@ Use
@@ -27,14 +29,17 @@ help: ## Show this list
 		/^[a-z0-9-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: up
-up: build ## Start a local control plane with definitions, webhooks and the manager
-	@echo "==> starting the local control plane"
-	@local="$(local)"; "$$local" up --control-plane-only --manager bin/modelplane \
-		--crds charts/modelplane/files/crds --webhooks "$(wildcard config/base/webhooks.yaml)"
+up: bin/up ## Start Kubernetes on this machine, with Modelplane installed (with KUBECONFIG: install it there)
+	@bin/up $(UPFLAGS)
+
+.PHONY: bin/up
+bin/up:
+	@echo "==> the installer (minutes the first time)"
+	@$(GO) run ./hack/progress $(GO) build -v -o bin/up ./hack/up
 
 .PHONY: down
 down: ## End what `make up` started and remove its files
-	@echo "==> ending the local control plane"
+	@echo "==> ending the local cluster"
 	@local="$(state)/bin/modelplane-local"; \
 	if [ ! -d "$(state)" ]; then echo "  nothing runs"; exit; fi; \
 	[ -x "$$local" ] || local="$(local)"; \

@@ -7,7 +7,6 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -107,14 +106,17 @@ func contentTag(images []v1.Image) (string, error) {
 }
 
 func imageFor(o options, p platform, dir string) (v1.Image, error) {
-	binary := o.binary
-	if binary == "" {
-		binary = filepath.Join(dir, o.program())
-		if err := compile(o, p, binary); err != nil {
-			return nil, err
-		}
+	entries, err := base(o.roots)
+	if err != nil {
+		return nil, err
 	}
-	entries, err := files(o.program(), binary, o.roots)
+	if o.tree != "" {
+		entries, err = addTree(entries, o.tree)
+	} else {
+		binary := filepath.Join(dir, o.program())
+		err = compile(o, p, binary)
+		entries = append(entries, file{name: o.program(), mode: 0o555, from: binary})
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -122,7 +124,7 @@ func imageFor(o options, p platform, dir string) (v1.Image, error) {
 	if o.byContent {
 		level = gzip.BestSpeed
 	}
-	layer, err := layerOf(append(entries, o.add...), filepath.Join(dir, "layer.tar"), level)
+	layer, err := layerOf(entries, filepath.Join(dir, "layer.tar"), level)
 	if err != nil {
 		return nil, err
 	}
@@ -203,22 +205,7 @@ func (p platform) oci() v1.Platform { return v1.Platform{OS: p.os, Architecture:
 
 // pack writes a directory as a tar file, through a second name so that a reader never meets half of it.
 func pack(dir, path string) (int64, error) {
-	var entries []file
-	err := filepath.WalkDir(dir, func(name string, d fs.DirEntry, err error) error {
-		if err != nil || name == dir {
-			return err
-		}
-		relative, err := filepath.Rel(dir, name)
-		if err != nil {
-			return err
-		}
-		if d.IsDir() {
-			entries = append(entries, file{name: filepath.ToSlash(relative) + "/", mode: 0o755})
-		} else {
-			entries = append(entries, file{name: filepath.ToSlash(relative), mode: 0o644, from: name})
-		}
-		return nil
-	})
+	entries, err := addTree(nil, dir)
 	if err != nil {
 		return 0, err
 	}

@@ -310,3 +310,46 @@ func TestWrongCalls(t *testing.T) {
 		t.Errorf("a wrong SOURCE_DATE_EPOCH: %v", err)
 	}
 }
+
+// TestTree packs files that are there already, under a name that follows from them.
+func TestTree(t *testing.T) {
+	tree := t.TempDir()
+	for name, mode := range map[string]fs.FileMode{"server": 0o755, "lib/x.so": 0o640} {
+		path := filepath.Join(tree, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(name), mode); err != nil {
+			t.Fatal(err)
+		}
+	}
+	reference := func() string {
+		t.Helper()
+		var out strings.Builder
+		if err := command([]string{"--by-content", "--tree", tree, "--name", "server", "--out", t.TempDir()}, &out); err != nil {
+			t.Fatal(err)
+		}
+		return strings.TrimSpace(out.String())
+	}
+	first := reference()
+	if again := reference(); again != first {
+		t.Errorf("the same files are %s and %s", first, again)
+	}
+	if err := os.WriteFile(filepath.Join(tree, "lib/x.so"), []byte("changed"), 0o640); err != nil {
+		t.Fatal(err)
+	}
+	if changed := reference(); changed == first || !strings.HasPrefix(changed, "server:") {
+		t.Errorf("other files are %s, and were %s", changed, first)
+	}
+	entries, err := addTree(nil, tree)
+	if err != nil {
+		t.Fatal(err)
+	}
+	modes := map[string]int64{}
+	for _, e := range entries {
+		modes[e.name] = e.mode
+	}
+	if diff := cmp.Diff(map[string]int64{"lib/": 0o755, "lib/x.so": 0o444, "server": 0o555}, modes); diff != "" {
+		t.Errorf("files (-want +got):\n%s", diff)
+	}
+}

@@ -9,9 +9,8 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path"
+	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -32,8 +31,8 @@ type file struct {
 	from    string // read from here instead
 }
 
-// files lists what is in the image, parents before children.
-func files(program, binary, roots string) ([]file, error) {
+// base lists what is in every image, parents before children.
+func base(roots string) ([]file, error) {
 	out := []file{
 		{name: "etc/", mode: 0o755},
 		{name: "etc/group", mode: 0o444, content: fmt.Appendf(nil, "root:x:0:\nnonroot:x:%d:\n", nonroot)},
@@ -51,23 +50,40 @@ func files(program, binary, roots string) ([]file, error) {
 			return nil, err
 		}
 	}
-	return append(out, file{name: program, mode: 0o555, from: binary}), nil
+	return out, nil
 }
 
-// addFile reads "usr/lib/libx.so=build/libx.so". The directories above come before the file.
-func addFile(all []file, s string) ([]file, error) {
-	name, from, ok := strings.Cut(s, "=")
-	name = strings.TrimPrefix(path.Clean("/"+name), "/")
-	if !ok || name == "" || from == "" {
-		return nil, fmt.Errorf("%q is not path-in-the-image=file", s)
-	}
-	for i, c := range name {
-		dir := file{name: name[:i] + "/", mode: 0o755}
-		if c == '/' && !slices.ContainsFunc(all, func(f file) bool { return f.name == dir.name }) {
-			all = append(all, dir)
+// addTree appends everything below a directory, parents before children. Only the right to execute is kept of each
+// file's mode, since the rest follows from the umask of whoever made it.
+func addTree(entries []file, dir string) ([]file, error) {
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || path == dir {
+			return err
 		}
-	}
-	return append(all, file{name: name, mode: 0o555, from: from}), nil
+		relative, err := filepath.Rel(dir, path)
+		if err != nil {
+			return err
+		}
+		entry := file{name: filepath.ToSlash(relative), mode: 0o444, from: path}
+		info, err := d.Info()
+		if err != nil {
+			return err
+		}
+		switch {
+		case d.IsDir():
+			entry = file{name: entry.name + "/", mode: 0o755}
+		case !info.Mode().IsRegular():
+			return fmt.Errorf("%s is neither a file nor a directory", path)
+		case info.Mode()&0o111 != 0:
+			entry.mode = 0o555
+		}
+		known := func(f file) bool { return f.name == entry.name }
+		if !slices.ContainsFunc(entries, known) {
+			entries = append(entries, entry)
+		}
+		return nil
+	})
+	return entries, err
 }
 
 // layerOf packs the files. It is written to disk once, uncompressed, because it is read several times.

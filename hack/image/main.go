@@ -6,6 +6,7 @@
 //	go run ./hack/image                                      for this machine's architecture
 //	go run ./hack/image --platforms linux/amd64,linux/arm64  for several
 //	go run ./hack/image --by-content --package ./some/server another program, named by its content, for the local cluster
+//	go run ./hack/image --by-content --tree dir --name x     files that are there already, started as /x
 //
 // It knows how an image is laid out and nothing of what the binary does.
 package main
@@ -35,8 +36,7 @@ func main() {
 // options is everything that the bytes of the image follow from, besides the sources and the toolchain.
 type options struct {
 	pkg       string // what to compile
-	binary    string // a program that is compiled already, instead
-	add       []file
+	tree      string // files that are there already, instead
 	name      string
 	version   string
 	byContent bool
@@ -56,6 +56,10 @@ func command(args []string, stdout io.Writer) error {
 	if err != nil {
 		return err
 	}
+	if o.byContent {
+		fmt.Fprintln(stdout, o.reference())
+		return nil
+	}
 	for _, m := range made.images {
 		fmt.Fprintf(stdout, "%s  %s  %s compressed\n", m.platform, m.digest, megabytes(m.size))
 	}
@@ -68,12 +72,8 @@ func parse(args []string) (options, error) {
 	var platforms string
 	flags := flag.NewFlagSet("image", flag.ContinueOnError)
 	flags.StringVar(&o.pkg, "package", binaryPackage, "the program to compile")
-	flags.StringVar(&o.binary, "binary", "", "a program that is compiled already, instead of --package")
-	flags.Func("add", "a further file, as `path-in-the-image=file`; may be repeated", func(s string) (err error) {
-		o.add, err = addFile(o.add, s)
-		return err
-	})
-	flags.BoolVar(&o.byContent, "by-content", false, "let the tag follow from the content alone, and pack quickly")
+	flags.StringVar(&o.tree, "tree", "", "directory with the image's files, instead of --package; the program is the one named like the image")
+	flags.BoolVar(&o.byContent, "by-content", false, "let the tag follow from the content alone, pack quickly, and print nothing but the reference")
 	flags.StringVar(&o.name, "name", "", "name of the image, with a registry when it will live in one (default: the program's)")
 	flags.StringVar(&o.version, "version", "", "version and tag (default: v and the chart's appVersion)")
 	flags.StringVar(&o.commit, "commit", "", "commit it is built from (default: asked of git)")
@@ -86,7 +86,7 @@ func parse(args []string) (options, error) {
 	if flags.NArg() > 0 {
 		return o, fmt.Errorf("%q is not expected", flags.Arg(0))
 	}
-	if o.name == "" {
+	if o.name == "" && o.tree == "" {
 		o.name = o.program()
 	}
 	var err error
@@ -130,8 +130,8 @@ var (
 
 // program is the name of the executable in the image.
 func (o options) program() string {
-	if o.binary != "" {
-		return filepath.Base(o.binary)
+	if o.tree != "" {
+		return filepath.Base(o.name)
 	}
 	return filepath.Base(o.pkg)
 }

@@ -57,6 +57,7 @@ func locate(c *cluster.Cluster) (err error) {
 
 func newUp(c *cluster.Cluster) *cobra.Command {
 	var m cluster.Manager
+	var quiet bool
 	cmd := &cobra.Command{
 		Use:   "up",
 		Short: "Start the cluster, or repair the one that runs",
@@ -71,12 +72,15 @@ func newUp(c *cluster.Cluster) *cobra.Command {
 			if err := c.Up(cmd.Context()); err != nil {
 				return err
 			}
-			usage(c)
+			if !quiet {
+				usage(c)
+			}
 			return nil
 		},
 	}
 	f := cmd.Flags()
 	f.DurationVar(&c.Timeout, "timeout", 2*time.Minute, "how long each component may take to become ready")
+	f.BoolVar(&quiet, "quiet", false, "do not tell how to go on")
 	f.BoolVar(&c.ControlPlaneOnly, "control-plane-only", false, "start no node: pods do not run, and root is not needed")
 	f.BoolVar(&c.Install, "install", os.Geteuid() == 0, "install the Debian packages that a node needs")
 	f.StringVar(&m.Binary, "manager", "", "modelplane executable to run against the control plane")
