@@ -4,6 +4,7 @@ package storage
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -117,9 +118,13 @@ func TestCheck(t *testing.T) {
 }
 
 func TestPickTakesTheFirst(t *testing.T) {
-	got, err := Pick("custom://x", "", someContainers)
-	if err != nil || got == nil || got.Name != "untyped" {
-		t.Errorf("got %v, %v", got, err)
+	backwards := slices.Clone(someContainers)
+	slices.Reverse(backwards)
+	for _, containers := range [][]v1alpha1.ClusterStorageContainer{someContainers, backwards} { // a cache has no order
+		got, err := Pick("custom://x", "", containers)
+		if err != nil || got == nil || got.Name != "second" {
+			t.Errorf("got %v, %v", got, err)
+		}
 	}
 	if got, err := Pick("s3://x", "", someContainers[:4]); got != nil || err != nil {
 		t.Errorf("nothing fits, got %v, %v", got, err)

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -15,14 +16,14 @@ import (
 )
 
 // Pick finds the ClusterStorageContainer for an address: the named one, or the
-// first in the list that supports it; nil when none does. A named one must fit.
+// first by name that supports it, whatever the order of the list; nil when none
+// does. A named one must fit.
 func Pick(uri, name string, containers []v1alpha1.ClusterStorageContainer) (*v1alpha1.ClusterStorageContainer, error) {
 	if name != "" {
 		return pickNamed(uri, name, containers)
 	}
 	var broken error
-	for i := range containers {
-		c := &containers[i]
+	for _, c := range byName(containers) {
 		if disabled(c) || !initContainer(c) {
 			continue
 		}
@@ -36,6 +37,15 @@ func Pick(uri, name string, containers []v1alpha1.ClusterStorageContainer) (*v1a
 	}
 	// A broken one matters only where no other fits: it may have been meant.
 	return nil, broken
+}
+
+func byName(containers []v1alpha1.ClusterStorageContainer) []*v1alpha1.ClusterStorageContainer {
+	out := make([]*v1alpha1.ClusterStorageContainer, len(containers))
+	for i := range containers {
+		out[i] = &containers[i]
+	}
+	slices.SortFunc(out, func(a, b *v1alpha1.ClusterStorageContainer) int { return strings.Compare(a.Name, b.Name) })
+	return out
 }
 
 func pickNamed(uri, name string, containers []v1alpha1.ClusterStorageContainer) (*v1alpha1.ClusterStorageContainer, error) {
