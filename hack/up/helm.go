@@ -45,8 +45,9 @@ func cutTag(reference string) (repository, tag string, found bool) {
 }
 
 // localValues also make room: what a model server asks for by default would fill a small machine with one model.
-func localValues(reference string) map[string]any {
+func localValues(reference, server string) map[string]any {
 	values := imageValues(reference)
+	values["runtimes"] = map[string]any{"servers": map[string]any{serverImage: imageValues(server)}}
 	values["serving"] = map[string]any{"config": map[string]any{
 		"storageInitializer": map[string]any{"image": reference},
 		"inferenceService": map[string]any{"resource": map[string]any{
@@ -66,6 +67,7 @@ type release struct {
 
 // install does what `helm upgrade --install --wait` does, except that it leaves a release alone that is already so.
 func (u *up) install(ctx context.Context, kubeconfig string, values map[string]any) error {
+	u.heading("the chart")
 	start := time.Now()
 	r, err := u.release(kubeconfig, values)
 	if err != nil {
@@ -103,7 +105,7 @@ func (u *up) install(ctx context.Context, kubeconfig string, values map[string]a
 // waitForManager is for a release that was ready once: its pods may have been killed meanwhile.
 func (u *up) waitForManager(ctx context.Context, kubeconfig string) error {
 	start := time.Now()
-	_, err := output(ctx, u.local, "kubectl", "--kubeconfig", kubeconfig, "rollout", "status", "--namespace", chart.DefaultNamespace,
+	_, err := u.kubectl(ctx, kubeconfig, "", "rollout", "status", "--namespace", chart.DefaultNamespace,
 		"deployment/"+chart.DefaultRelease, "--timeout", u.timeout.String())
 	if err != nil {
 		return fmt.Errorf("the manager is not ready: %w", err)

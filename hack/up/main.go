@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command up brings Modelplane up as a person would install it, on a cluster that it starts on this machine: it builds
-// what is needed, starts Kubernetes with modelplane-local, loads the images into it, installs the chart and waits until
-// the manager is ready. Running it again changes only what is different.
+// what is needed, starts Kubernetes with modelplane-local, loads the images into it, installs the chart, waits until
+// the manager is ready and has a model served. Running it again changes only what is different.
 //
 //	go run ./hack/up                 on this machine
 //	go run ./hack/up --dir DIR       with the cluster's files in DIR
@@ -83,14 +83,25 @@ func (u *up) run(ctx context.Context, kubeconfig string) error {
 	if own, err = u.ownKubeconfig(ctx); err != nil {
 		return err
 	}
+	u.heading("images")
 	image, err := u.load(ctx, "modelplane", "--package", "./cmd/modelplane")
 	if err != nil {
 		return err
 	}
-	if err := u.install(ctx, own, localValues(image)); err != nil {
+	server, err := u.loadServer(ctx)
+	if err != nil {
 		return err
 	}
-	return u.show(ctx, own)
+	if err := u.install(ctx, own, localValues(image, server)); err != nil {
+		return err
+	}
+	if err := u.serveExample(ctx, own); err != nil {
+		return err
+	}
+	if err := u.show(ctx, own); err != nil {
+		return err
+	}
+	return u.askExample(ctx, own)
 }
 
 // start builds modelplane-local when nobody named one, and lets it do its work.

@@ -21,7 +21,7 @@ import (
 const marker = "cluster.json"
 
 // ownEntries are the only names that down removes from a state directory.
-var ownEntries = []string{"bin", "etcd", "kubeconfig", "kubeconfigs", "logs", "node", "pki", "run", lockFile, marker}
+var ownEntries = []string{"bin", "etcd", "kubeconfig", "kubeconfigs", "logs", "models", "node", "pki", "run", lockFile, marker}
 
 // state is the content of the marker file.
 type state struct {

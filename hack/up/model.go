@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+const (
+	serverImage   = "modelplane-onnx"
+	exampleModels = "examples/onnx"
+	exampleInput  = exampleModels + "/iris/request-v1.json"
+)
+
+// loadServer makes the image of the model server that needs nothing from outside. Its files are collected by its own
+// module, because they take a C compiler.
+func (u *up) loadServer(ctx context.Context) (string, error) {
+	if err := u.ensureCompiler(ctx); err != nil {
+		return "", err
+	}
+	tree, err := filepath.Abs(filepath.Join(u.archive, serverImage))
+	if err != nil {
+		return "", err
+	}
+	if err := os.RemoveAll(tree); err != nil {
+		return "", err
+	}
+	if _, err := output(ctx, "go", "run", "-C", "runtimes/onnx", "./cmd/onnxfiles", "tree", tree); err != nil {
+		return "", err
+	}
+	return u.load(ctx, serverImage, "--tree", tree)
+}
+
+// ensureCompiler installs one where that may be done without a question.
+func (u *up) ensureCompiler(ctx context.Context) error {
+	if _, err := exec.LookPath("gcc"); err == nil || os.Getenv("CC") != "" {
+		return nil
+	}
+	const install = "apt-get install --no-install-recommends gcc libc6-dev"
+	apt, err := exec.LookPath("apt-get")
+	if err != nil || os.Geteuid() != 0 {
+		return errors.New("the model server needs a C compiler to be built; install one, on Debian with\n  " + install)
+	}
+	start := time.Now()
+	for _, args := range []string{"update -q", "install -q -y --no-install-recommends gcc libc6-dev"} {
+		cmd := exec.CommandContext(ctx, apt, strings.Fields(args)...)
+		cmd.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return fmt.Errorf("%s: %w\n%s", install, err, bytes.TrimSpace(out))
+		}
+	}
+	u.say("packages", "gcc and libc6-dev installed in %s", since(start))
+	return nil
+}
+
+//go:embed model.yaml
+var modelManifests string
+
+// serveExample puts the example models beside the cluster and has one of them served.
+func (u *up) serveExample(ctx context.Context, kubeconfig string) error {
+	start := time.Now()
+	models := filepath.Join(filepath.Dir(kubeconfig), "models")
+	if err := copyTree(exampleModels, models); err != nil {
+		return err
+	}
+	manifests := strings.Replace(modelManifests, "MODELS", models, 1)
+	if _, err := u.kubectl(ctx, kubeconfig, manifests, "apply", "-f", "-"); err != nil {
+		return err
+	}
+	_, err := u.kubectl(ctx, kubeconfig, "", "wait", "--for=condition=Ready", "--timeout="+u.timeout.String(), "inferenceservice/iris")
+	if err != nil {
+		state, _ := u.kubectl(ctx, kubeconfig, "", "get", "inferenceservice/iris", "-o", "jsonpath={.status.conditions}")
+		return fmt.Errorf("the example model is not ready: %w\n%s", err, state)
+	}
+	u.say("model", "iris ready in %s", since(start))
+	return nil
+}
+
+// askExample shows the model's answer, and the line with which a person gets the same.
+func (u *up) askExample(ctx context.Context, kubeconfig string) error {
+	u.heading("the model")
+	table, err := u.kubectl(ctx, kubeconfig, "", "get", "inferenceservices", "--all-namespaces")
+	if err != nil {
+		return err
+	}
+	address, err := u.kubectl(ctx, kubeconfig, "", "get", "service", "iris-predictor", "-o", "jsonpath={.spec.clusterIP}")
+	if err != nil {
+		return err
+	}
+	url := "http://" + address + "/v1/models/iris:predict"
+	answer, err := ask(ctx, url, exampleInput)
+	if err != nil {
+		return fmt.Errorf("asking the example model: %w", err)
+	}
+	fmt.Fprintf(u.out, "%s\n\n$ curl -d @%s %s\n%s\n", table, exampleInput, url, answer)
+	return nil
+}
+
+func ask(ctx context.Context, url, input string) (string, error) {
+	body, err := os.Open(input)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = body.Close() }()
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url, body)
+	if err != nil {
+		return "", err
+	}
+	request.Header.Set("Content-Type", "application/json")
+	client := &http.Client{Timeout: 30 * time.Second, Transport: &http.Transport{Proxy: nil}}
+	response, err := client.Do(request)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = response.Body.Close() }()
+	answer, err := io.ReadAll(io.LimitReader(response.Body, 1<<20))
+	if err != nil {
+		return "", err
+	}
+	if response.StatusCode != http.StatusOK {
+		return "", fmt.Errorf("%s: %s", response.Status, answer)
+	}
+	return strings.TrimSpace(string(answer)), nil
+}
+
+// kubectl is the one that comes with the cluster, since none may be installed.
+func (u *up) kubectl(ctx context.Context, kubeconfig, stdin string, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, u.local, append([]string{"kubectl", "--kubeconfig", kubeconfig}, args...)...)
+	cmd.Stdin = strings.NewReader(stdin)
+	var told bytes.Buffer
+	cmd.Stderr = &told
+	out, err := cmd.Output()
+	if err != nil {
+		return "", fmt.Errorf("kubectl %s: %w: %s", strings.Join(args, " "), err, strings.TrimSpace(told.String()))
+	}
+	return strings.TrimSpace(string(out)), nil
+}
+
+// copyTree makes copies that every user can read, whatever the umask was when the repository was cloned.
+func copyTree(from, to string) error {
+	return filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		relative, err := filepath.Rel(from, path)
+		if err != nil {
+			return err
+		}
+		target := filepath.Join(to, relative)
+		if d.IsDir() {
+			return errors.Join(os.MkdirAll(target, 0o755), os.Chmod(target, 0o755))
+		}
+		data, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		return errors.Join(os.WriteFile(target, data, 0o644), os.Chmod(target, 0o644))
+	})
+}
