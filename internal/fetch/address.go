@@ -8,6 +8,10 @@ import (
 	"regexp"
 	"strings"
 
+	"github.com/modelplane/modelplane/internal/fetch/azure"
+	"github.com/modelplane/modelplane/internal/fetch/gcs"
+	"github.com/modelplane/modelplane/internal/fetch/huggingface"
+	"github.com/modelplane/modelplane/internal/fetch/oci"
 	"github.com/modelplane/modelplane/internal/fetch/s3"
 	"github.com/modelplane/modelplane/internal/fetch/transfer"
 	"github.com/modelplane/modelplane/internal/fetch/web"
@@ -26,7 +30,7 @@ func scheme(address string) string {
 // claims is where claims are mounted in the container.
 const claims = "/mnt/pvc"
 
-// parse finds out what an address means. The result is a local, an image or a source.
+// parse finds out what an address means. The result is a local, an *oci.Source or a source.
 func parse(address string, env func(string) string) (any, error) {
 	kind := scheme(address)
 	rest := address
@@ -43,7 +47,18 @@ func parse(address string, env func(string) string) (any, error) {
 		return local(filepath.Join(claims, filepath.Clean("/"+sub))), nil
 	case "s3":
 		return s3.Parse(address, env)
+	case "gs":
+		return gcs.Parse(address, env)
+	case "hf":
+		return huggingface.Parse(address, env)
+	case "oci":
+		return oci.Parse(address, env)
+	case "abfs", "abfss":
+		return azure.Parse(address, env)
 	case "http", "https":
+		if azure.Is(address) {
+			return azure.Parse(address, env)
+		}
 		return web.Parse(address, env)
 	}
 	return nil, fmt.Errorf("models cannot be fetched from %s:// addresses; use one of %s", kind, strings.Join(schemes, ", "))

@@ -64,7 +64,7 @@ func redact(text string, env func(string) string) string {
 }
 
 // advised adds what to do next, where the storage knows.
-func advised(err error, from source) error {
+func advised(err error, from interface{ Next(status int) string }) error {
 	var p *transfer.Problem
 	if !errors.As(err, &p) {
 		return err

@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/modelplane/modelplane/internal/fetch/dest"
+	"github.com/modelplane/modelplane/internal/fetch/oci"
 	"github.com/modelplane/modelplane/internal/fetch/transfer"
 	"github.com/modelplane/modelplane/internal/fetch/unpack"
 )
@@ -108,8 +109,8 @@ func (r *run) one(ctx context.Context, pair Pair) error {
 	switch from := from.(type) {
 	case local:
 		err = from.copy(ctx, r, into)
-	case image:
-		err = from.pull(ctx, r, into)
+	case *oci.Source:
+		err = r.pull(ctx, from, into)
 	case source:
 		err = r.download(ctx, from, into)
 	}

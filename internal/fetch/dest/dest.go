@@ -285,6 +285,50 @@ func (d *Dir) Link(existing, name string) error {
 	return nil
 }
 
+// Remove takes away what is there, or all for ".".
+func (d *Dir) Remove(name string) error {
+	if name != "." {
+		clean, err := Clean(name)
+		if err != nil {
+			return err
+		}
+		return d.remove(clean)
+	}
+	entries, err := fs.ReadDir(d.root.FS(), ".")
+	if err != nil {
+		return fmt.Errorf("the destination cannot be read: %w", reason(err))
+	}
+	for _, entry := range entries {
+		if entry.Name() == staging {
+			continue
+		}
+		if err := d.remove(entry.Name()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (d *Dir) remove(clean string) error {
+	if err := d.root.RemoveAll(clean); err != nil {
+		return fmt.Errorf("%s cannot be removed: %w", clean, reason(err))
+	}
+	return nil
+}
+
+// Replace makes way for a directory where a file is, or the other way round.
+func (d *Dir) Replace(name string, dir bool) error {
+	clean, err := Clean(strings.TrimSuffix(name, "/"))
+	if err != nil {
+		return err
+	}
+	info, err := d.root.Lstat(clean)
+	if err != nil || info.IsDir() == dir {
+		return nil //nolint:nilerr // nothing is in the way
+	}
+	return d.remove(clean)
+}
+
 // reason takes paths out of errors of the file system: they say where we were, not where the user should look.
 func reason(err error) error {
 	var p *fs.PathError

@@ -3,6 +3,7 @@
 package transfer
 
 import (
+	"bytes"
 	"crypto/md5"  //nolint:gosec // what servers state, against accidents
 	"crypto/sha1" //nolint:gosec // what git states, against accidents
 	"crypto/sha256"
@@ -131,4 +132,16 @@ func digest(values []string, name string, kind Kind) []Sum {
 		}
 	}
 	return nil
+}
+
+// Fits tells whether a small content has the sums.
+func Fits(sums []Sum, content []byte) bool {
+	for _, sum := range sums {
+		h := sum.Kind.new(int64(len(content)))
+		h.Write(content)
+		if !bytes.Equal(h.Sum(nil), sum.Value) {
+			return false
+		}
+	}
+	return true
 }

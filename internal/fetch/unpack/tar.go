@@ -19,28 +19,6 @@ const bufferSize = 256 << 10
 // longestTarget bounds the text of a link in a zip archive, which is the content of an entry.
 const longestTarget = 4 << 10
 
-func extractTar(from io.Reader, into *dest.Dir, b *bound) error {
-	// Counted before it is parsed, since headers alone can be a bomb, and after, since holes in files are as well.
-	archive := tar.NewReader(reader{from, b})
-	content := *b
-	buffer := make([]byte, bufferSize)
-	for first := true; ; first = false {
-		header, err := archive.Next()
-		switch {
-		case errors.Is(err, io.EOF):
-			if first {
-				return errors.New("the archive is empty; upload it again")
-			}
-			return nil
-		case err != nil:
-			return corrupt(err)
-		}
-		if err := tarEntry(reader{archive, &content}, header, into, buffer); err != nil {
-			return err
-		}
-	}
-}
-
 func tarEntry(archive io.Reader, h *tar.Header, into *dest.Dir, buffer []byte) error {
 	name := strings.TrimPrefix(h.Name, "./")
 	switch h.Typeflag {

@@ -6,6 +6,7 @@
 package unpack
 
 import (
+	"archive/tar"
 	"bufio"
 	"bytes"
 	"compress/bzip2"
@@ -65,20 +66,56 @@ func extract(archive io.ReaderAt, size int64, into *dest.Dir, b *bound) error {
 	if n, err := archive.ReadAt(magic[:], 0); n < len(magic) && err != nil {
 		return errors.New("the archive is empty or cut off; upload it again")
 	}
-	plain := bufio.NewReaderSize(io.NewSectionReader(archive, 0, size), 128<<10)
-	switch {
-	case bytes.HasPrefix(magic[:], []byte("PK")):
+	if bytes.HasPrefix(magic[:], []byte("PK")) {
 		return extractZip(archive, size, into, b)
-	case magic[0] == 0x1f && magic[1] == 0x8b:
-		z, err := gzip.NewReader(plain)
-		if err != nil {
+	}
+	// Counted before it is parsed, since headers alone can be a bomb, and after, since holes in files are as well.
+	content := *b
+	buffer := make([]byte, bufferSize)
+	entries := 0
+	err := eachTar(archive, size, b, func(h *tar.Header, from io.Reader) error {
+		entries++
+		return tarEntry(reader{from, &content}, h, into, buffer)
+	})
+	if err == nil && entries == 0 {
+		return errors.New("the archive is empty; upload it again")
+	}
+	return err
+}
+
+// eachTar calls for each entry of an archive, which may be compressed.
+func eachTar(archive io.ReaderAt, size int64, b *bound, do func(*tar.Header, io.Reader) error) error {
+	plain, err := decompress(bufio.NewReaderSize(io.NewSectionReader(archive, 0, size), 128<<10))
+	if err != nil {
+		return corrupt(err)
+	}
+	entries := tar.NewReader(reader{plain, b})
+	for {
+		header, err := entries.Next()
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
 			return corrupt(err)
 		}
-		return extractTar(z, into, b)
-	case bytes.HasPrefix(magic[:], []byte("BZh")):
-		return extractTar(bzip2.NewReader(plain), into, b)
+		if err := do(header, entries); err != nil {
+			return err
+		}
 	}
-	return extractTar(plain, into, b)
+}
+
+// decompress goes by the first bytes, because names lie.
+func decompress(from *bufio.Reader) (io.Reader, error) {
+	magic, err := from.Peek(3)
+	switch {
+	case err != nil:
+		return from, nil //nolint:nilerr // too short for anything; the reader of archives says so
+	case magic[0] == 0x1f && magic[1] == 0x8b:
+		return gzip.NewReader(from)
+	case string(magic) == "BZh":
+		return bzip2.NewReader(from), nil
+	}
+	return from, nil
 }
 
 func corrupt(err error) error {
