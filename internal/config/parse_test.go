@@ -49,11 +49,11 @@ func TestParseReadsEveryKey(t *testing.T) {
 		"autoscaler as numbers": {KeyAutoscaler, `{"scaleUpStabilizationWindowSeconds":30}`, func(c *Config) {
 			c.Autoscaler.ScaleUpStabilizationWindowSeconds = 30
 		}},
-		"storageInitializer": {KeyStorageInitializer, `{"image":"i:1","memoryRequest":"200Mi","caBundleConfigMapName":"ca",
+		"storageInitializer": {KeyStorageInitializer, `{"image":"i:1","command":["/c","d",""],"memoryRequest":"200Mi","caBundleConfigMapName":"ca",
 			"caBundleVolumeMountPath":"/certs","enableModelcar":true,"enableOciModelSupport":true,"ociModelMode":"native",
 			"cpuModelcar":"20m","memoryModelcar":"30Mi","uidModelcar":1010,"ociInsecureRegistry":true}`, func(c *Config) {
 			s := &c.StorageInitializer
-			s.Image, s.MemoryRequest = "i:1", resource.MustParse("200Mi")
+			s.Image, s.Command, s.MemoryRequest = "i:1", []string{"/c", "d"}, resource.MustParse("200Mi")
 			s.CABundleConfigMapName, s.CABundleVolumeMountPath = "ca", "/certs"
 			s.EnableModelcar, s.EnableOCIModelSupport, s.OCIModelMode = true, true, OCINative
 			s.CPUModelcar, s.MemoryModelcar = resource.MustParse("20m"), resource.MustParse("30Mi")

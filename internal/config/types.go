@@ -137,6 +137,9 @@ type Autoscaler struct {
 // StorageInitializer is the container that downloads models, and how OCI models are mounted.
 type StorageInitializer struct {
 	Image string `json:"image"`
+	// Command belongs to the image: what it is started with, before the pairs of source and destination. Empty means
+	// that the image starts its downloader by itself.
+	Command []string `json:"command"`
 	Resources
 	CABundleConfigMapName   string            `json:"caBundleConfigMapName"`
 	CABundleVolumeMountPath string            `json:"caBundleVolumeMountPath"`

@@ -164,15 +164,16 @@ func TestShippedValues(t *testing.T) {
 		count        int
 		images       map[string]string
 		download     string
+		own          bool // the manager's image downloads
 	}{{
-		name: "default", values: "{}", count: 15, download: "kserve/storage-initializer:v0.20.0",
+		name: "default", values: "{}", count: 15, download: "modelplane:v" + appVersion(t), own: true,
 		images: map[string]string{
 			"kserve-sklearnserver": "kserve/sklearnserver:v0.20.0", "kserve-tritonserver": "nvcr.io/nvidia/tritonserver:23.05-py3",
 			"kserve-huggingfaceserver-multinode": "kserve/huggingfaceserver:v0.20.0-gpu", "kserve-openvino": "",
 			"modelplane-onnx": "modelplane-onnx:v" + appVersion(t),
 		},
 	}, {
-		name: "a registry", values: "{runtimes: {registry: registry.example/mirror/}}", count: 15, download: "kserve/storage-initializer:v0.20.0",
+		name: "a registry", values: "{runtimes: {registry: registry.example/mirror/}}", count: 15, download: "modelplane:v" + appVersion(t), own: true,
 		images: map[string]string{
 			"kserve-sklearnserver": "registry.example/mirror/kserve/sklearnserver:v0.20.0",
 			"kserve-tritonserver":  "registry.example/mirror/nvidia/tritonserver:23.05-py3",
@@ -189,7 +190,7 @@ func TestShippedValues(t *testing.T) {
 			"kserve-huggingfaceserver-multinode": "r.example/kserve/huggingfaceserver:2",
 		},
 	}, {
-		name: "no runtimes", values: "{runtimes: {enabled: false}}", count: 0, download: "kserve/storage-initializer:v0.20.0",
+		name: "no runtimes", values: "{runtimes: {enabled: false}}", count: 0, download: "modelplane:v" + appVersion(t), own: true,
 	}, {
 		name: "no storage container", values: "{storageContainers: {enabled: false}}", count: 15,
 	}} {
@@ -214,6 +215,9 @@ func TestShippedValues(t *testing.T) {
 			}
 			if image := containers["default"].Spec.Container.Image; image != test.download {
 				t.Errorf("models are downloaded by %q, want %q", image, test.download)
+			}
+			if command := strings.Join(containers["default"].Spec.Container.Command, " "); (command == "/modelplane storage-initializer") != test.own {
+				t.Errorf("downloads are started with %q", command)
 			}
 		})
 	}

@@ -77,7 +77,12 @@ true
 
 {{/* The configuration of serving as JSON: the chart's, with the user's over it. */}}
 {{- define "modelplane.servingConfig" -}}
-{{- mustMergeOverwrite (.Files.Get "files/config.yaml" | fromYaml) (deepCopy .Values.serving.config) | toJson -}}
+{{- $config := mustMergeOverwrite (.Files.Get "files/config.yaml" | fromYaml) (deepCopy .Values.serving.config) -}}
+{{- if not $config.storageInitializer.image -}}
+{{- $_ := set $config.storageInitializer "image" (include "modelplane.image" .) -}}
+{{- $_ := set $config.storageInitializer "command" (list "/modelplane" "storage-initializer") -}}
+{{- end -}}
+{{- toJson $config -}}
 {{- end -}}
 
 {{/* The image of a model server. Called with a list of the registry that has all images (or nothing), the image that the

@@ -127,10 +127,14 @@ func pickAll(uris []string, name string, containers []v1alpha1.ClusterStorageCon
 }
 
 // overlay lays a ClusterStorageContainer's container over the generated one, as
-// a strategic merge patch would. The name stays.
+// a strategic merge patch would. The name stays. A command goes with its image:
+// another image is started as its container says, or as it starts by itself.
 func overlay(c *corev1.Container, over *v1alpha1.ClusterStorageContainer) error {
 	if over == nil {
 		return nil
+	}
+	if image := over.Spec.Container.Image; image != "" && image != c.Image {
+		c.Command = nil
 	}
 	merged, err := strategicMerge(*c, over.Spec.Container)
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -222,6 +223,7 @@ func (i *injector) initializer(models []v1beta1.StorageUri) corev1.Container {
 	c := corev1.Container{
 		Name:                     InitializerName,
 		Image:                    cfg.Image,
+		Command:                  slices.Clone(cfg.Command),
 		TerminationMessagePolicy: corev1.TerminationMessageFallbackToLogsOnError,
 		Resources:                cfg.Requirements(),
 	}
