@@ -74,10 +74,13 @@ test: ## Run every test that needs no node, against a real API server
 	(cd local && $(GO) test -ldflags '-s -w' -p $(TESTJOBS) -timeout 20m $(TESTFLAGS) ./...)
 
 .PHONY: e2e
-e2e: build ## Bring everything up, use it, break it, take it down
+e2e: bin/up ## Bring everything up on this machine, use it, break it, take it down
+	@echo "==> images for the tests"
+	@mkdir -p dist/e2e; $(GO) run ./hack/image --by-content --package ./test/e2e/echo --name modelplane-echo --out dist/e2e \
+		| tee dist/e2e/modelplane-echo.reference
 	@echo "==> end-to-end tests"
-	@local="$(local)"; MODELPLANE_LOCAL="$$local" MODELPLANE_BINARY="$(CURDIR)/bin/modelplane" \
-		$(GO) test -tags e2e -count 1 -v -timeout 20m $(TESTFLAGS) ./test/e2e/...
+	@local="$(local)"; MODELPLANE_LOCAL="$$local" MODELPLANE_UP="$(CURDIR)/bin/up" MODELPLANE_ECHO=dist/e2e \
+		$(GO) test -tags e2e -count 1 -v -timeout 30m $(TESTFLAGS) ./test/e2e/...
 
 .PHONY: bench
 bench: ## Run the benchmarks and check their figures against the expected ranges

@@ -100,12 +100,31 @@ func (u *up) askExample(ctx context.Context, kubeconfig string) error {
 		return err
 	}
 	url := "http://" + address + "/v1/models/iris:predict"
-	answer, err := ask(ctx, url, exampleInput)
+	answer, err := askUntil(ctx, time.Minute, url, exampleInput)
 	if err != nil {
 		return fmt.Errorf("asking the example model: %w", err)
 	}
 	fmt.Fprintf(u.out, "%s\n\n$ curl -d @%s %s\n%s\n", table, exampleInput, url, answer)
 	return nil
+}
+
+// askUntil is patient, because a pod is ready a moment before its Service leads to it.
+func askUntil(ctx context.Context, limit time.Duration, url, input string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	tick := time.NewTicker(200 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		answer, err := ask(ctx, url, input)
+		if err == nil {
+			return answer, nil
+		}
+		select {
+		case <-ctx.Done():
+			return "", err
+		case <-tick.C:
+		}
+	}
 }
 
 func ask(ctx context.Context, url, input string) (string, error) {

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -84,8 +85,11 @@ func TestAsk(t *testing.T) {
 	if err := os.WriteFile(input, []byte(`{"instances":[]}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	status := http.StatusOK
+	status, calls := http.StatusOK, 0
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if calls++; calls > 3 {
+			status = http.StatusOK
+		}
 		w.WriteHeader(status)
 		_, _ = w.Write([]byte("{}\n"))
 	}))
@@ -96,5 +100,8 @@ func TestAsk(t *testing.T) {
 	status = http.StatusServiceUnavailable
 	if _, err := ask(t.Context(), server.URL, input); err == nil || !strings.Contains(err.Error(), "503") {
 		t.Errorf("error %v", err)
+	}
+	if answer, err := askUntil(t.Context(), time.Minute, server.URL, input); err != nil || answer != "{}" {
+		t.Errorf("%q %v", answer, err)
 	}
 }

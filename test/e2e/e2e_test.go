@@ -2,114 +2,94 @@
 
 //go:build e2e
 
-// Package e2e uses Modelplane as a person does: it starts a cluster with the programs that `make up`
-// starts, talks to it with kubectl, and looks only at what a person could see. It must not import the
-// code under test.
 package e2e
 
 import (
-	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io/fs"
+	"net/url"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 )
 
-const root = "../.."
+const managerNamespace = "modelplane-system"
 
-var processes = []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "modelplane"}
-
-// cluster is one local cluster with a manager.
-type cluster struct {
-	*testing.T
-	program, manager, dir string
-}
-
-func newCluster(t *testing.T) cluster {
-	t.Helper()
-	c := cluster{T: t, program: os.Getenv("MODELPLANE_LOCAL"), manager: os.Getenv("MODELPLANE_BINARY")}
-	if c.program == "" || c.manager == "" {
-		t.Fatal("MODELPLANE_LOCAL and MODELPLANE_BINARY name the programs to test; `make e2e` builds them and sets both")
-	}
-	c.dir = filepath.Join(t.TempDir(), "state")
-	t.Cleanup(func() {
-		if out, err := c.run(context.Background(), "down", "--dir", c.dir); err != nil {
-			t.Errorf("down at the end: %v\n%s", err, out)
+func TestMachine(t *testing.T) {
+	before := lookAtMachine(t)
+	c := newCluster(t)
+	t.Log("\n" + c.up())
+	for _, part := range []struct {
+		name string
+		test func(cluster)
+	}{
+		{"the node is ready", cluster.nodeIsReady},
+		{"the manager is a pod of the restricted level", cluster.managerIsRestricted},
+		{"definitions are served", cluster.definitionsAreServed},
+		{"a good manifest is accepted", cluster.goodManifestIsAccepted},
+		{"a bad manifest is refused through the Service", cluster.badManifestIsRefused},
+		{"an old version is converted", cluster.oldVersionIsConverted},
+		{"the model answers", cluster.modelAnswers},
+		{"pods answer on addresses and names", cluster.podsAnswer},
+		{"a second up changes nothing", cluster.secondUpChangesNothing},
+		{"killed programs come back", cluster.killedProgramsComeBack},
+		{"a killed manager comes back", cluster.killedManagerComesBack},
+		{"a kept cluster is resumed", cluster.keptClusterIsResumed},
+		{"down leaves nothing", func(c cluster) { c.downLeavesNothing(before) }},
+	} {
+		if !t.Run(part.name, func(t *testing.T) { part.test(c.in(t)) }) {
+			t.FailNow() // what follows builds on it
 		}
-	})
-	return c
-}
-
-// run leaves out KUBECONFIG, so that a developer's own cluster is never touched.
-func (c cluster) run(ctx context.Context, args ...string) (string, error) {
-	cmd := exec.CommandContext(ctx, c.program, args...)
-	cmd.Env = slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "KUBECONFIG=") })
-	var out bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &out
-	err := cmd.Run()
-	return out.String(), err
-}
-
-func (c cluster) must(args ...string) string {
-	c.Helper()
-	out, err := c.run(c.Context(), args...)
-	if err != nil {
-		logs, _ := c.run(c.Context(), "logs", "-n", "20", "--dir", c.dir)
-		c.Fatalf("%s: %v\n%s\nlogs:\n%s", strings.Join(args, " "), err, out, logs)
 	}
-	return out
 }
 
-func (c cluster) up() string {
-	c.Helper()
-	return c.must("up", "--control-plane-only", "--dir", c.dir, "--manager", c.manager,
-		"--crds", filepath.Join(root, "charts/modelplane/files/crds"),
-		"--webhooks", filepath.Join(root, "config/base/webhooks.yaml"))
-}
-
-func (c cluster) kubectl(args ...string) (string, error) {
-	return c.run(c.Context(), append([]string{"kubectl", "--kubeconfig", filepath.Join(c.dir, "kubeconfig")}, args...)...)
-}
-
-func (c cluster) mustKubectl(args ...string) string {
-	c.Helper()
-	out, err := c.kubectl(args...)
-	if err != nil {
-		c.Fatalf("kubectl %s: %v\n%s", strings.Join(args, " "), err, out)
+func (c cluster) nodeIsReady() {
+	out := c.mustKubectl("get", "nodes", "-o", `jsonpath={range .items[*]}{.metadata.name} {.status.conditions[?(@.type=="Ready")].status}{end}`)
+	if out != "local True" {
+		c.Errorf("nodes: %q", out)
 	}
-	return out
+	c.must(c.local, "status", "--dir", c.dir)
 }
 
-func (c cluster) pid(name string) int {
-	c.Helper()
-	data, err := os.ReadFile(filepath.Join(c.dir, "run", name+".json"))
-	if err != nil {
-		c.Fatal(err)
+func (c cluster) managerIsRestricted() {
+	level := c.mustKubectl("get", "namespace", managerNamespace, "-o", `jsonpath={.metadata.labels.pod-security\.kubernetes\.io/enforce}`)
+	if level != "restricted" {
+		c.Errorf("the namespace enforces %q", level)
 	}
-	var rec struct{ PID int }
-	if err := json.Unmarshal(data, &rec); err != nil || rec.PID <= 1 {
-		c.Fatalf("record of %s: %v %s", name, err, data)
+	c.mustKubectl("rollout", "status", "deployment/modelplane", "-n", managerNamespace, "--timeout=10s")
+}
+
+func (c cluster) definitionsAreServed() {
+	out := c.mustKubectl("get", "crds", "-o", "name")
+	files, err := filepath.Glob(filepath.Join(root, "charts/modelplane/files/crds/*_*.yaml"))
+	if err != nil || len(files) == 0 {
+		c.Fatalf("no definitions to compare with: %v", err)
 	}
-	return rec.PID
+	if got := strings.Count(out, "customresourcedefinition.apiextensions.k8s.io/"); got < len(files) {
+		c.Errorf("%d definitions are served, want %d:\n%s", got, len(files), out)
+	}
 }
 
-func running(pid int) bool {
-	data, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
-	return err == nil && !strings.Contains(string(data), ") Z ")
+func (c cluster) goodManifestIsAccepted() {
+	c.mustKubectl("apply", "-f", "test/e2e/testdata/accepted.yaml")
+	if out := c.mustKubectl("get", "models", "-n", "default"); !strings.Contains(out, "accepted") {
+		c.Errorf("kubectl get models does not show it:\n%s", out)
+	}
+	c.mustKubectl("delete", "-f", "test/e2e/testdata/accepted.yaml")
 }
 
-// refusesBadInput applies the manifest that only the manager can refuse.
-func (c cluster) refusesBadInput() {
+// badManifestIsRefused applies the manifest that only the manager can refuse.
+func (c cluster) badManifestIsRefused() {
 	c.Helper()
-	out, err := c.kubectl("apply", "-f", "testdata/refused.yaml")
+	hooks := c.mustKubectl("get", "validatingwebhookconfiguration", "modelplane", "-o", "jsonpath={.webhooks[*].clientConfig.service.name}")
+	if !strings.Contains(hooks, "modelplane-webhook") {
+		c.Errorf("webhooks are called by %q", hooks)
+	}
+	out, err := c.kubectl("apply", "-f", "test/e2e/testdata/refused.yaml")
 	if err == nil {
 		c.Fatalf("a misspelt field was accepted:\n%s", out)
 	}
@@ -118,86 +98,159 @@ func (c cluster) refusesBadInput() {
 	}
 }
 
-func TestLocalCluster(t *testing.T) {
-	c := newCluster(t)
-	t.Log("\n" + c.up())
+func (c cluster) oldVersionIsConverted() {
+	c.mustKubectl("apply", "-f", "test/e2e/testdata/converted.yaml")
+	out := c.mustKubectl("get", "modelregistries.v1beta1.modelregistry.opendatahub.io", "converted", "-n", "default",
+		"-o", "jsonpath={.apiVersion} {.spec.postgres.host}")
+	if want := "modelregistry.opendatahub.io/v1beta1 db.example.com"; out != want {
+		c.Errorf("read back %q, want %q", out, want)
+	}
+}
 
-	t.Run("definitions are served", func(t *testing.T) {
-		c := c.in(t)
-		out := c.mustKubectl("get", "crds", "-o", "name")
-		files, err := filepath.Glob(filepath.Join(root, "charts/modelplane/files/crds/*_*.yaml"))
-		if err != nil || len(files) == 0 {
-			t.Fatalf("no definitions to compare with: %v", err)
+// modelAnswers compares with the classes that the examples are known to belong to.
+func (c cluster) modelAnswers() {
+	c.Helper()
+	var known struct{ Classes []int }
+	data, err := os.ReadFile(filepath.Join(root, "examples/onnx/iris/classes.json"))
+	if err := errors.Join(err, json.Unmarshal(data, &known)); err != nil || len(known.Classes) == 0 {
+		c.Fatalf("no classes to compare with: %v", err)
+	}
+	c.eventually("the right classes", func() error {
+		out, err := c.post(c.address("iris-predictor")+"/v1/models/iris:predict", "examples/onnx/iris/request-v1.json")
+		if err != nil {
+			return err
 		}
-		if got := strings.Count(out, "customresourcedefinition.apiextensions.k8s.io/"); got < len(files) {
-			t.Errorf("%d definitions are served, want %d:\n%s", got, len(files), out)
+		var got struct{ Predictions []int }
+		if err := json.Unmarshal([]byte(out), &got); err != nil {
+			return err
 		}
-	})
-
-	t.Run("a good manifest is accepted", func(t *testing.T) {
-		c := c.in(t)
-		c.mustKubectl("apply", "-f", "testdata/accepted.yaml")
-		if out := c.mustKubectl("get", "models", "-n", "default"); !strings.Contains(out, "accepted") {
-			t.Errorf("kubectl get models does not show it:\n%s", out)
+		if !slices.Equal(got.Predictions, known.Classes) {
+			return fmt.Errorf("the model says %v, want %v", got.Predictions, known.Classes)
 		}
-	})
-
-	t.Run("a bad manifest is refused", func(t *testing.T) { c.in(t).refusesBadInput() })
-
-	t.Run("an old version is converted", func(t *testing.T) {
-		c := c.in(t)
-		c.mustKubectl("apply", "-f", "testdata/converted.yaml")
-		out := c.mustKubectl("get", "modelregistries.v1beta1.modelregistry.opendatahub.io", "converted", "-n", "default",
-			"-o", "jsonpath={.apiVersion} {.spec.postgres.host}")
-		if want := "modelregistry.opendatahub.io/v1beta1 db.example.com"; strings.TrimSpace(out) != want {
-			t.Errorf("read back %q, want %q", out, want)
-		}
-	})
-
-	t.Run("a second up changes nothing", func(t *testing.T) {
-		if out := c.in(t).up(); !strings.Contains(out, "nothing to do") {
-			t.Errorf("up said\n%s", out)
-		}
-	})
-
-	t.Run("a killed manager comes back", func(t *testing.T) {
-		c := c.in(t)
-		before := c.pid("modelplane")
-		if err := syscall.Kill(before, syscall.SIGKILL); err != nil {
-			t.Fatal(err)
-		}
-		// Nothing may slip in while nobody looks.
-		if out, err := c.kubectl("apply", "-f", "testdata/refused.yaml"); err == nil {
-			t.Errorf("accepted without a manager:\n%s", out)
-		}
-		c.up()
-		if after := c.pid("modelplane"); after == before {
-			t.Error("the record still names the killed process")
-		}
-		c.refusesBadInput()
-		c.mustKubectl("get", "inferenceservice", "accepted", "-n", "default")
-	})
-
-	t.Run("down leaves nothing", func(t *testing.T) {
-		c := c.in(t)
-		var pids []int
-		for _, name := range processes {
-			pids = append(pids, c.pid(name))
-		}
-		t.Log("\n" + c.must("down", "--dir", c.dir))
-		for i, pid := range pids {
-			if running(pid) {
-				t.Errorf("%s (process %d) still runs", processes[i], pid)
-			}
-		}
-		if _, err := os.Stat(c.dir); !errors.Is(err, fs.ErrNotExist) {
-			t.Errorf("the directory is still there: %v", err)
-		}
+		return nil
 	})
 }
 
-// in reports to a part of the test.
-func (c cluster) in(t *testing.T) cluster {
-	c.T = t
-	return c
+// podsAnswer asks two replicas of a server from this machine, and from one of them by name.
+func (c cluster) podsAnswer() {
+	c.must(c.local, "load-image", "--dir", c.dir, filepath.Join(c.echo, "modelplane-echo.oci.tar"))
+	image, err := os.ReadFile(filepath.Join(root, c.echo, "modelplane-echo.reference"))
+	if err != nil {
+		c.Fatal(err)
+	}
+	manifest, err := os.ReadFile("testdata/echo.yaml")
+	if err != nil {
+		c.Fatal(err)
+	}
+	path := filepath.Join(c.TempDir(), "echo.yaml")
+	text := strings.ReplaceAll(string(manifest), "IMAGE", strings.TrimSpace(string(image)))
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		c.Fatal(err)
+	}
+	c.mustKubectl("apply", "-f", path)
+	c.mustKubectl("rollout", "status", "deployment/echo", "-n", "default", "--timeout=2m")
+	c.echoAnswers()
+}
+
+func (c cluster) echoAnswers() {
+	c.Helper()
+	address, seen := c.address("echo"), map[string]bool{}
+	c.eventually("answers from both replicas", func() error {
+		name, err := c.get(address)
+		if err != nil {
+			return err
+		}
+		if seen[name] = true; len(seen) < 2 {
+			return fmt.Errorf("only %v answered", seen)
+		}
+		return nil
+	})
+	for _, name := range []string{"echo", "echo.default.svc.cluster.local"} {
+		c.eventually("an answer by the name "+name, func() error {
+			out, err := c.get(address + "/ask?url=" + url.QueryEscape("http://"+name+"/"))
+			if err == nil && !strings.HasPrefix(out, "echo-") {
+				err = fmt.Errorf("it says %q", out)
+			}
+			return err
+		})
+	}
+}
+
+// footprint is what must not change when nothing is to be done.
+func (c cluster) footprint() map[string]string {
+	c.Helper()
+	all := map[string]string{
+		"pods":     c.mustKubectl("get", "pods", "-A", "--field-selector=status.phase=Running", "-o", `jsonpath={range .items[*]}{.metadata.uid} {.status.containerStatuses[*].restartCount} {end}`),
+		"releases": c.mustKubectl("get", "secrets", "-n", managerNamespace, "-l", "owner=helm", "-o", "name"),
+	}
+	for _, name := range processes {
+		all[name] = fmt.Sprint(c.pid(name))
+	}
+	return all
+}
+
+func (c cluster) secondUpChangesNothing() {
+	before := c.footprint()
+	out := c.up()
+	for name, was := range before {
+		if now := c.footprint()[name]; now != was {
+			c.Errorf("%s was %s and is %s\n%s", name, was, now, out)
+		}
+	}
+}
+
+// killedProgramsComeBack kills one after the other: pods go on, and up repairs.
+func (c cluster) killedProgramsComeBack() {
+	pods, echo := c.footprint()["pods"], c.address("echo")
+	for _, victims := range [][]string{{"kubelet"}, {"containerd"}, {"kube-proxy", "coredns"}, {"etcd", "kube-apiserver"}} {
+		for _, name := range victims {
+			c.kill(name)
+		}
+		if _, err := c.get(echo); err != nil {
+			c.Errorf("pods do not answer while %v is down: %v", victims, err)
+		}
+		if out, err := c.run(c.Context(), c.local, "status", "--dir", c.dir); err == nil {
+			c.Errorf("status without %v:\n%s", victims, out)
+		}
+		c.must(c.local, "up", "--dir", c.dir)
+		c.must(c.local, "status", "--dir", c.dir)
+	}
+	c.echoAnswers()
+	c.modelAnswers()
+	if now := c.footprint()["pods"]; now != pods {
+		c.Errorf("pods were %s and are %s", pods, now)
+	}
+}
+
+// killedManagerComesBack removes the manager's pod without notice. Nothing may slip in while nobody looks.
+func (c cluster) killedManagerComesBack() {
+	c.mustKubectl("delete", "pods", "--all", "-n", managerNamespace, "--force", "--grace-period=0", "--wait=false")
+	if out, err := c.kubectl("apply", "-f", "test/e2e/testdata/refused.yaml"); err == nil {
+		c.Errorf("accepted without a manager:\n%s", out)
+	}
+	c.modelAnswers()
+	c.up()
+	c.badManifestIsRefused()
+}
+
+func (c cluster) keptClusterIsResumed() {
+	c.must(c.local, "down", "--keep", "--dir", c.dir)
+	c.up()
+	c.echoAnswers()
+	c.modelAnswers()
+}
+
+func (c cluster) downLeavesNothing(before machine) {
+	c.Log("\n" + c.must(c.local, "down", "--dir", c.dir))
+	after := lookAtMachine(c.T)
+	for what, now := range after {
+		for _, one := range now {
+			if !slices.Contains(before[what], one) {
+				c.Errorf("%s: %s is left", what, one)
+			}
+		}
+	}
+	if _, err := os.Stat(c.dir); !errors.Is(err, fs.ErrNotExist) {
+		c.Errorf("the directory is still there: %v", err)
+	}
 }

@@ -32,6 +32,12 @@ func (c *Cluster) Down(ctx context.Context, keep bool) error {
 		if ended {
 			fmt.Fprintf(c.Out, "  %-24s ended in %s\n", name, elapsed(start))
 		}
+		if name == nameKubelet {
+			// Nobody starts them again now, and the API server need not wait for those that talk to it.
+			if err := c.endPods(ctx); err != nil {
+				return err
+			}
+		}
 	}
 	if err := c.downNode(ctx); err != nil {
 		return err

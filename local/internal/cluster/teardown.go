@@ -30,7 +30,6 @@ var outsideDirs = []string{
 // comes back while it works.
 func (c *Cluster) removeNode(ctx context.Context, n *nodeState) error {
 	start := time.Now()
-	sockets := c.shimSockets()
 	if err := c.endPods(ctx); err != nil {
 		return err
 	}
@@ -43,16 +42,27 @@ func (c *Cluster) removeNode(ctx context.Context, n *nodeState) error {
 	if err := removeControlGroups(); err != nil {
 		return err
 	}
-	if err := c.removeOutside(n, sockets); err != nil {
+	if err := c.removeOutside(n); err != nil {
 		return err
 	}
 	fmt.Fprintf(c.Out, "  %-24s removed in %s\n", "node", elapsed(start))
 	return nil
 }
 
-// endPods ends the pods' processes and the shims that watch over them: politely at first.
+// endPods ends the pods and removes the sockets of their shims, which containerd would forget together with the pods.
 func (c *Cluster) endPods(ctx context.Context) error {
-	shims := c.shims()
+	start, sockets, shims := time.Now(), c.shimSockets(), c.shims()
+	if len(shims) > 0 {
+		if err := endBelow(ctx, shims); err != nil {
+			return err
+		}
+		fmt.Fprintf(c.Out, "  %-24s %d ended in %s\n", "pods", len(shims), elapsed(start))
+	}
+	return removeFiles(sockets)
+}
+
+// endBelow ends shims and what they watch over: politely at first.
+func endBelow(ctx context.Context, shims []record) error {
 	var inside []record
 	for _, shim := range shims {
 		inside = append(inside, descendants(shim)...)
@@ -239,20 +249,27 @@ func removeTree(top string) error {
 }
 
 // removeOutside removes the node's files from places that are fixed, and the directories that it brought.
-func (c *Cluster) removeOutside(n *nodeState, sockets []string) error {
-	remove := slices.Concat(sockets, c.cniResults(), c.logLinks())
+func (c *Cluster) removeOutside(n *nodeState) error {
+	remove := slices.Concat(c.cniResults(), c.logLinks())
 	if slices.Contains(n.Made, "/var/lib/kubelet") {
 		plugins, _ := filepath.Glob("/var/lib/kubelet/device-plugins/*")
 		remove = append(remove, plugins...)
 	}
-	for _, path := range remove {
-		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
+	if err := removeFiles(remove); err != nil {
+		return err
 	}
 	for _, dir := range slices.Backward(n.Made) {
 		// Somebody else's files in it are a good reason to leave it.
 		_ = os.Remove(dir)
+	}
+	return nil
+}
+
+func removeFiles(paths []string) error {
+	for _, path := range paths {
+		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
 	}
 	return nil
 }

@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e
+
+// Package e2e uses Modelplane as a person does: it brings a cluster up with the programs of `make up`, talks to it with
+// kubectl and HTTP, and looks only at what a person could see. It must not import the code under test.
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+const root = "../.."
+
+// processes of the machine; the manager is in a pod.
+var processes = []string{
+	"etcd", "containerd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "coredns", "kube-proxy", "kubelet",
+}
+
+// cluster is one local cluster with Modelplane in it.
+type cluster struct {
+	*testing.T
+	local, installer, echo, dir string
+}
+
+func newCluster(t *testing.T) cluster {
+	t.Helper()
+	c := cluster{
+		T: t, local: os.Getenv("MODELPLANE_LOCAL"), installer: os.Getenv("MODELPLANE_UP"), echo: os.Getenv("MODELPLANE_ECHO"),
+		dir: filepath.Join(t.TempDir(), "state"),
+	}
+	if c.local == "" || c.installer == "" || c.echo == "" {
+		t.Fatal("MODELPLANE_LOCAL, MODELPLANE_UP and MODELPLANE_ECHO name what to test; `make e2e` builds it and sets them")
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			logs, _ := c.run(context.Background(), c.local, "logs", "-n", "20", "--dir", c.dir)
+			t.Logf("logs:\n%s", logs)
+		}
+		if out, err := c.run(context.Background(), c.local, "down", "--dir", c.dir); err != nil {
+			t.Errorf("down at the end: %v\n%s", err, out)
+		}
+	})
+	return c
+}
+
+// in reports to a part of the test.
+func (c cluster) in(t *testing.T) cluster {
+	c.T = t
+	return c
+}
+
+// run leaves out KUBECONFIG, so that a developer's own cluster is never touched.
+func (c cluster) run(ctx context.Context, program string, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, program, args...)
+	cmd.Dir = root
+	cmd.Env = slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "KUBECONFIG=") })
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	err := cmd.Run()
+	return out.String(), err
+}
+
+func (c cluster) must(program string, args ...string) string {
+	c.Helper()
+	out, err := c.run(c.Context(), program, args...)
+	if err != nil {
+		c.Fatalf("%s %s: %v\n%s", filepath.Base(program), strings.Join(args, " "), err, out)
+	}
+	return out
+}
+
+func (c cluster) up() string {
+	c.Helper()
+	return c.must(c.installer, "--local", c.local, "--dir", c.dir)
+}
+
+func (c cluster) kubectl(args ...string) (string, error) {
+	out, err := c.run(c.Context(), c.local, append([]string{"kubectl", "--kubeconfig", filepath.Join(c.dir, "kubeconfig")}, args...)...)
+	return strings.TrimSpace(out), err
+}
+
+func (c cluster) mustKubectl(args ...string) string {
+	c.Helper()
+	out, err := c.kubectl(args...)
+	if err != nil {
+		c.Fatalf("kubectl %s: %v\n%s", strings.Join(args, " "), err, out)
+	}
+	return out
+}
+
+// eventually asks until the answer is good.
+func (c cluster) eventually(what string, good func() error) {
+	c.Helper()
+	const limit = 2 * time.Minute
+	ctx, cancel := context.WithTimeout(c.Context(), limit)
+	defer cancel()
+	tick := time.NewTicker(300 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		err := good()
+		if err == nil {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			c.Fatalf("%s: not within %s: %v", what, limit, err)
+		case <-tick.C:
+		}
+	}
+}
+
+func (c cluster) pid(name string) int {
+	c.Helper()
+	data, err := os.ReadFile(filepath.Join(c.dir, "run", name+".json"))
+	if err != nil {
+		c.Fatal(err)
+	}
+	var rec struct{ PID int }
+	if err := json.Unmarshal(data, &rec); err != nil || rec.PID <= 1 {
+		c.Fatalf("record of %s: %v %s", name, err, data)
+	}
+	return rec.PID
+}
+
+// kill ends a process as a crash would.
+func (c cluster) kill(name string) {
+	c.Helper()
+	if err := syscall.Kill(c.pid(name), syscall.SIGKILL); err != nil {
+		c.Fatalf("killing %s: %v", name, err)
+	}
+}
+
+// fresh makes a connection of its own for every question, so that each may reach another pod.
+var fresh = &http.Client{Timeout: 15 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+
+// get asks a server in the cluster from this machine.
+func (c cluster) get(url string) (string, error) { return answer(fresh.Get(url)) }
+
+func (c cluster) post(url, file string) (string, error) {
+	body, err := os.Open(filepath.Join(root, file))
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = body.Close() }()
+	return answer(fresh.Post(url, "application/json", body))
+}
+
+func answer(response *http.Response, err error) (string, error) {
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = response.Body.Close() }()
+	body, err := io.ReadAll(response.Body)
+	if err == nil && response.StatusCode != http.StatusOK {
+		err = errors.New(response.Status)
+	}
+	if err != nil {
+		return "", fmt.Errorf("%w: %s", err, body)
+	}
+	return strings.TrimSpace(string(body)), nil
+}
+
+// address is where a Service answers on this machine.
+func (c cluster) address(service string) string {
+	c.Helper()
+	return "http://" + c.mustKubectl("get", "service", service, "-n", "default", "-o", "jsonpath={.spec.clusterIP}")
+}
