@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 
 	ort "github.com/yalue/onnxruntime_go"
 )
@@ -26,11 +27,14 @@ func LoadLibrary(path string) error {
 	return nil
 }
 
+// besideProgram looks in the program's directory, also where there is no /proc to ask for it.
 func besideProgram() string {
-	if self, err := os.Executable(); err == nil {
-		if file := filepath.Join(filepath.Dir(self), libraryName); isFile(file) {
-			return file
-		}
+	self, err := os.Executable()
+	if err != nil {
+		self = os.Args[0]
+	}
+	if file := filepath.Join(filepath.Dir(self), libraryName); strings.Contains(self, "/") && isFile(file) {
+		return file
 	}
 	return libraryName
 }

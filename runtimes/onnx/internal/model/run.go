@@ -5,6 +5,7 @@ package model
 import (
 	"errors"
 	"fmt"
+	"reflect"
 
 	ort "github.com/yalue/onnxruntime_go"
 
@@ -37,28 +38,27 @@ func (m *Model) Run(inputs []*tensor.Tensor) ([]*tensor.Tensor, error) {
 	return outputs, nil
 }
 
-// call runs the model. When the binding finds an output without dimensions where it was not known, the run is repeated
-// once with room for single values.
+// call runs the model. When the binding stops at an output without dimensions, which it cannot make itself, the run is
+// repeated with room for a single value there; this happens once for each such output in the life of a model.
 func (m *Model) call(given []ort.Value, inputs []*tensor.Tensor) ([]ort.Value, error) {
-	made, err := m.room(inputs)
-	if err == nil {
-		err = m.session.Run(given, made)
+	for tries := 0; ; tries++ {
+		made, err := m.room(inputs)
+		if err == nil {
+			err = m.session.Run(given, made)
+		}
+		if !errors.Is(err, ort.ZeroShapeLengthError) || tries > len(m.outputs) || !m.markScalar(made) {
+			return made, err
+		}
+		destroy(made)
 	}
-	if !errors.Is(err, ort.ZeroShapeLengthError) || !m.markScalars(made) {
-		return made, err
-	}
-	destroy(made)
-	if made, err = m.room(inputs); err == nil {
-		err = m.session.Run(given, made)
-	}
-	return made, err
 }
 
-// markScalars notes which output stopped the binding: the first one without a value. It says whether that is news.
-func (m *Model) markScalars(made []ort.Value) bool {
+// markScalar notes which output stopped the binding: the first one without a value.
+func (m *Model) markScalar(made []ort.Value) bool {
 	for i, v := range made {
-		if v == nil && m.Outputs[i].AnyShape {
-			return m.outputs[i].scalar.CompareAndSwap(false, true)
+		if missing(v) {
+			m.outputs[i].scalar.Store(m.Outputs[i].AnyShape)
+			return m.Outputs[i].AnyShape
 		}
 	}
 	return false
@@ -95,9 +95,12 @@ func half(spec *tensor.Spec, element ort.TensorElementDataType, rows int64) (ort
 	return v, nil
 }
 
+// missing also knows the typed nil pointers that the binding leaves when it cannot make a value.
+func missing(v ort.Value) bool { return v == nil || reflect.ValueOf(v).IsNil() }
+
 func destroy(values []ort.Value) {
 	for _, v := range values {
-		if v != nil {
+		if !missing(v) {
 			// Only values that were never made fail to be destroyed.
 			_ = v.Destroy()
 		}

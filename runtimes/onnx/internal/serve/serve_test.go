@@ -15,29 +15,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/modelplane/modelplane/runtimes/onnx/internal/model"
-	"github.com/modelplane/modelplane/runtimes/onnx/internal/ortlib"
+	"github.com/modelplane/modelplane/runtimes/onnx/internal/ortlib/orttest"
 )
 
 const examples = "../../../../examples/onnx"
-
-// TestMain loads ONNX Runtime once: it is one for a process.
-func TestMain(m *testing.M) {
-	if path, err := ortlib.Find(); err == nil {
-		if err := model.LoadLibrary(path); err != nil {
-			panic(err)
-		}
-	}
-	os.Exit(m.Run())
-}
-
-// needLibrary skips a test that cannot run without ONNX Runtime.
-func needLibrary(t *testing.T) {
-	t.Helper()
-	if _, err := ortlib.Find(); err != nil {
-		t.Skipf("not tested: %v", err)
-	}
-}
 
 // running is a server in this process.
 type running struct {
@@ -49,7 +30,7 @@ type running struct {
 // start serves a model on free ports until the test ends.
 func start(t *testing.T, args ...string) *running {
 	t.Helper()
-	needLibrary(t)
+	orttest.Need(t)
 	o, err := Parse(append([]string{"--http_port=0", "--grpc_port=0", "--drain_delay=0s"}, args...), io.Discard)
 	if err != nil {
 		t.Fatal(err)
