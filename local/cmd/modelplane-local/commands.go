@@ -56,19 +56,12 @@ func locate(c *cluster.Cluster) (err error) {
 }
 
 func newUp(c *cluster.Cluster) *cobra.Command {
-	var m cluster.Manager
 	var quiet bool
 	cmd := &cobra.Command{
 		Use:   "up",
 		Short: "Start the cluster, or repair the one that runs",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if m.Binary != "" {
-				if err := refuseOtherCluster(c, os.Getenv("KUBECONFIG")); err != nil {
-					return err
-				}
-				c.Manager = &m
-			}
 			if err := c.Up(cmd.Context()); err != nil {
 				return err
 			}
@@ -83,11 +76,6 @@ func newUp(c *cluster.Cluster) *cobra.Command {
 	f.BoolVar(&quiet, "quiet", false, "do not tell how to go on")
 	f.BoolVar(&c.ControlPlaneOnly, "control-plane-only", false, "start no node: pods do not run, and root is not needed")
 	f.BoolVar(&c.Install, "install", os.Geteuid() == 0, "install the Debian packages that a node needs")
-	f.StringVar(&m.Binary, "manager", "", "modelplane executable to run against the control plane")
-	f.StringVar(&m.CRDs, "crds", "", "with --manager: file or directory of resource definitions to apply first")
-	f.StringVar(&m.Webhooks, "webhooks", "", "with --manager: file or directory of webhook configurations to apply first")
-	f.StringVar(&m.Namespace, "namespace", "modelplane-system", "with --manager: namespace of the manager's own objects")
-	f.StringVar(&m.Enable, "enable", "", "with --manager: domains to run, as in `modelplane manager --enable`")
 	return cmd
 }
 
@@ -183,42 +171,11 @@ func newAssets(c *cluster.Cluster) *cobra.Command {
 	}
 }
 
-// refuseOtherCluster keeps `up` from starting a second cluster behind the back of somebody who works
-// with one already.
-func refuseOtherCluster(c *cluster.Cluster, env string) error {
-	if env == "" || env == c.Kubeconfig() {
-		return nil
-	}
-	return fmt.Errorf(`KUBECONFIG names another cluster (%s), so no local one is started.
-  to install Modelplane there:    helm install modelplane charts/modelplane -n modelplane-system --create-namespace
-  to start a local cluster:       run this again without KUBECONFIG (unset KUBECONFIG)`, env)
-}
-
 // usage says what a person can do next.
 func usage(c *cluster.Cluster) {
 	fmt.Fprintf(c.Out, "\nTo use it:\n\n  export KUBECONFIG=%s\n", c.Kubeconfig())
 	if _, err := exec.LookPath("kubectl"); err != nil {
 		fmt.Fprintf(c.Out, "  export PATH=$PATH:%s\n", c.BinDir())
 	}
-	if c.Manager == nil {
-		fmt.Fprintf(c.Out, "  kubectl get namespaces\n\n`modelplane-local down` ends it.\n")
-		return
-	}
-	fmt.Fprint(c.Out, managerUsage)
+	fmt.Fprintf(c.Out, "  kubectl get namespaces\n\n`modelplane-local down` ends it.\n")
 }
-
-// managerUsage shows one manifest that is accepted and one that is refused with a reason.
-const managerUsage = `  kubectl get crds
-
-This is accepted:
-
-  echo '{"apiVersion": "serving.kserve.io/v1beta1", "kind": "InferenceService", "metadata": {"name": "iris"},
-    "spec": {"predictor": {"model": {"modelFormat": {"name": "sklearn"}, "storageUri": "gs://models/iris"}}}}' | kubectl apply -f -
-  kubectl get models
-
-This is refused, with the field and the reason:
-
-  echo '{"apiVersion": "serving.kserve.io/v1beta1", "kind": "InferenceService", "metadata": {"name": "wine"},
-    "spec": {"predictor": {"containers": [{"name": "main", "image": "wine", "livenessProbe": {"httpGett": {}}}]}}}' | kubectl apply -f -
-
-There is no node yet, so no pod runs. ` + "`make down` ends it all.\n"

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command modelplane-local is a whole Kubernetes control plane in one file. Called by the name of a
+// Command modelplane-local is a whole Kubernetes in one file. Called by the name of a
 // component (through a symlink, or as its first argument) it is that component; called by its own
-// name it brings a control plane up and down on this machine.
+// name it brings a cluster up and down on this machine.
 package main
 
 import (

@@ -21,7 +21,6 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
-	"github.com/modelplane/modelplane/local/internal/cluster"
 	"github.com/modelplane/modelplane/local/internal/components"
 )
 
@@ -264,15 +263,6 @@ func TestAssetsMakesLinksThatWork(t *testing.T) {
 	cmd.Env = append(os.Environ(), actAsProgram+"=1")
 	if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), "Client Version") {
 		t.Errorf("%v\n%s", err, out)
-	}
-}
-
-func TestUpDoesNotStartBehindAnotherClustersBack(t *testing.T) {
-	c := &cluster.Cluster{Dir: "/state"}
-	for env, refused := range map[string]bool{"": false, "/state/kubeconfig": false, "/home/a/.kube/config": true} {
-		if err := refuseOtherCluster(c, env); (err != nil) != refused {
-			t.Errorf("KUBECONFIG=%q: %v", env, err)
-		}
 	}
 }
 

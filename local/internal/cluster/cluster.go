@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package cluster runs a Kubernetes control plane, and on request the Modelplane manager, as ordinary
-// processes of one Linux machine, with everything it needs under one state directory. It starts,
-// repairs, reports on and ends those processes; it must not end a process that it cannot prove to be
-// its own, remove a file that it did not make, or contain a Kubernetes component (those are in package
-// components, and only reached by starting this same executable under another name).
+// Package cluster runs a Kubernetes control plane, and makes the machine its node, with ordinary processes of
+// one Linux machine and everything they need under one state directory. It starts, repairs, reports on and
+// ends those processes, and hands images to the node. It must not end a process that it cannot prove to be its
+// own, remove a file that it did not make, know what runs in the cluster's pods, or contain a Kubernetes
+// component (those are in package components, and only reached by starting this same executable under another
+// name).
 //
 // Nothing is kept in memory between calls: every command reads the directory, compares it with what
 // runs, and acts on the difference. An interrupted command is therefore finished by running it again.
@@ -21,7 +22,7 @@ import (
 	"time"
 )
 
-// Cluster is one control plane, named by its state directory.
+// Cluster is one cluster, named by its state directory.
 type Cluster struct {
 	// Dir is the state directory; see DefaultDir.
 	Dir string
@@ -35,11 +36,9 @@ type Cluster struct {
 	ControlPlaneOnly bool
 	// Install lets Up install Debian packages that a node needs.
 	Install bool
-	// Manager, when set, is brought up with the control plane.
-	Manager *Manager
 }
 
-// DefaultDir is where a control plane lives when nobody says otherwise.
+// DefaultDir is where a cluster lives when nobody says otherwise.
 func DefaultDir() (string, error) {
 	base := os.Getenv("XDG_STATE_HOME")
 	if base == "" {
@@ -62,7 +61,7 @@ func (c *Cluster) absent() error {
 	return fmt.Errorf("%w in %s; start one with `modelplane-local up`", ErrAbsent, c.Dir)
 }
 
-// Up makes the control plane run. Components that run as they should are left alone, others are
+// Up makes the cluster run. Components that run as they should are left alone, others are
 // started or replaced, so that the same call creates, resumes and repairs.
 func (c *Cluster) Up(ctx context.Context) error {
 	if err := claim(c.Dir); err != nil {
@@ -81,11 +80,7 @@ func (c *Cluster) Up(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	specs, err := c.wanted(run)
-	if err != nil {
-		return err
-	}
-	if err := run.everything(ctx, specs); err != nil {
+	if err := run.everything(ctx, c.specs(run.pki, run.state)); err != nil {
 		return err
 	}
 	if run.started == 0 {
@@ -111,12 +106,7 @@ func (b *bringUp) everything(ctx context.Context, specs map[string]spec) error {
 		return err
 	}
 	if b.state.Node != nil {
-		if err := b.node(ctx, specs); err != nil {
-			return err
-		}
-	}
-	if b.Manager != nil {
-		return b.manager(ctx, specs)
+		return b.node(ctx, specs)
 	}
 	return nil
 }
@@ -134,7 +124,7 @@ func (c *Cluster) prepare(ctx context.Context, held *lock) (*bringUp, error) {
 	if c.ControlPlaneOnly && st.Node != nil {
 		return nil, fmt.Errorf("the cluster in %s has a node, which cannot be taken away; end it with `modelplane-local down` first", c.Dir)
 	}
-	if err := st.choosePorts(c.Dir, c.Manager != nil); err != nil {
+	if err := st.choosePorts(c.Dir); err != nil {
 		return nil, err
 	}
 	run := &bringUp{Cluster: c, pki: p, state: st, held: held}
@@ -156,17 +146,6 @@ func (c *Cluster) prepare(ctx context.Context, held *lock) (*bringUp, error) {
 		return nil, err
 	}
 	return run, nil
-}
-
-// wanted is every process that should run. A manager that runs already stays when none is asked for.
-func (c *Cluster) wanted(run *bringUp) (map[string]spec, error) {
-	specs := c.specs(run.pki, run.state)
-	if c.Manager == nil {
-		return specs, nil
-	}
-	s, err := c.managerSpec(run.state)
-	specs[nameManager] = s
-	return specs, err
 }
 
 // elapsed is rounded the way a person would say it.

@@ -11,7 +11,7 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// componentKubeconfig is how a component of the control plane reaches the API server.
+// componentKubeconfig is how a component reaches the API server.
 func (c *Cluster) componentKubeconfig(name string) string {
 	return filepath.Join(c.Dir, "kubeconfigs", name)
 }

@@ -74,21 +74,23 @@ func procStat(pid int) (start uint64, phase byte, err error) {
 	return start, fields[0][0], err
 }
 
-// residentBytes is the memory that the process occupies, or 0 when it cannot be told.
-func residentBytes(pid int) int64 {
-	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid))
+// ownBytes is the memory that would be free without the process, or 0 when it cannot be told. What is read
+// from the executable is left out: all components share that file.
+func ownBytes(pid int) int64 {
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
 		return 0
 	}
-	fields := strings.Fields(string(data))
-	if len(fields) < 2 {
-		return 0
+	for line := range strings.Lines(string(data)) {
+		if value, ok := strings.CutPrefix(line, "RssAnon:"); ok {
+			kib, err := strconv.ParseInt(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(value), "kB")), 10, 64)
+			if err != nil {
+				return 0
+			}
+			return kib << 10
+		}
 	}
-	pages, err := strconv.ParseInt(fields[1], 10, 64)
-	if err != nil {
-		return 0
-	}
-	return pages * int64(os.Getpagesize())
+	return 0
 }
 
 // spawn starts s in a session of its own, so that it outlives this command and its terminal. The child

@@ -15,7 +15,6 @@ const (
 	nameAPIServer         = "kube-apiserver"
 	nameControllerManager = "kube-controller-manager"
 	nameScheduler         = "kube-scheduler"
-	nameManager           = "modelplane"
 )
 
 // Names of the ports in the state file.
@@ -24,15 +23,12 @@ const (
 	portAPIServer         = "kube-apiserver"
 	portControllerManager = "kube-controller-manager"
 	portScheduler         = "kube-scheduler"
-	portWebhook           = "modelplane-webhook"
-	portMetrics           = "modelplane-metrics"
-	portHealth            = "modelplane-health"
 )
 
 // processNames lists every process that a cluster may have, in starting order; ending goes backwards.
 var processNames = []string{
 	nameEtcd, nameContainerd, nameAPIServer, nameControllerManager, nameScheduler,
-	nameDNS, nameProxy, nameKubelet, nameManager,
+	nameDNS, nameProxy, nameKubelet,
 }
 
 // controlPlaneStages says what may start together once the stage before is ready. containerd is only there

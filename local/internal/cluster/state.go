@@ -84,9 +84,6 @@ var portOwners = map[string]string{
 	portAPIServer:         nameAPIServer,
 	portControllerManager: nameControllerManager,
 	portScheduler:         nameScheduler,
-	portWebhook:           nameManager,
-	portMetrics:           nameManager,
-	portHealth:            nameManager,
 	portKubelet:           nameKubelet,
 	portKubeletHealth:     nameKubelet,
 	portProxyHealth:       nameProxy,
@@ -98,15 +95,12 @@ var portOwners = map[string]string{
 
 // choosePorts keeps a recorded port while its process runs or nobody else has taken it, and asks the
 // kernel for a free one otherwise.
-func (s *state) choosePorts(dir string, withManager bool) error {
+func (s *state) choosePorts(dir string) error {
 	if s.Ports == nil {
 		s.Ports = map[string]int{}
 	}
 	for _, name := range slices.Sorted(maps.Keys(portOwners)) {
 		owner := portOwners[name]
-		if owner == nameManager && !withManager {
-			continue
-		}
 		if port, ok := s.Ports[name]; ok {
 			if rec, err := readRecord(dir, owner); (err == nil && rec.alive()) || bindable(port) {
 				continue

@@ -63,11 +63,8 @@ func TestRemoveStateTakesOnlyItsOwn(t *testing.T) {
 
 func TestPortsStayUnlessTaken(t *testing.T) {
 	dir, st := t.TempDir(), &state{}
-	if err := st.choosePorts(dir, false); err != nil {
+	if err := st.choosePorts(dir); err != nil {
 		t.Fatal(err)
-	}
-	if _, ok := st.Ports[portWebhook]; ok {
-		t.Error("the manager got a port without being asked for")
 	}
 	first := maps.Clone(st.Ports)
 	seen := map[int]string{}
@@ -82,16 +79,13 @@ func TestPortsStayUnlessTaken(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = stranger.Close() }()
-	if err := st.choosePorts(dir, true); err != nil {
+	if err := st.choosePorts(dir); err != nil {
 		t.Fatal(err)
 	}
 	for name, port := range first {
 		if moved := st.Ports[name] != port; moved != (name == portScheduler) {
 			t.Errorf("%s moved: %v", name, moved)
 		}
-	}
-	if st.Ports[portWebhook] == 0 {
-		t.Error("the manager got no port")
 	}
 }
 
@@ -105,7 +99,7 @@ func TestPortsOfRunningProcessesStay(t *testing.T) {
 	port := listener.Addr().(*net.TCPAddr).Port
 	st.Ports[portEtcd] = port
 	writeRecord(t, dir, nameEtcd, recordOf(t, os.Getpid()))
-	if err := st.choosePorts(dir, false); err != nil {
+	if err := st.choosePorts(dir); err != nil {
 		t.Fatal(err)
 	}
 	if st.Ports[portEtcd] != port {

@@ -16,7 +16,7 @@ import (
 type Health struct {
 	Name     string
 	PID      int
-	RSS      int64
+	Memory   int64
 	Address  string
 	Healthy  bool
 	Describe string
@@ -33,7 +33,6 @@ func (c *Cluster) Status(ctx context.Context) ([]Health, error) {
 	}
 	p := pki{dir: c.pkiDir()}
 	specs := c.specs(p, st)
-	specs[nameManager] = spec{name: nameManager, probe: managerProbe(st)}
 	var all []Health
 	for _, name := range processNames {
 		h, err := c.health(ctx, p, specs[name])
@@ -48,6 +47,9 @@ func (c *Cluster) Status(ctx context.Context) ([]Health, error) {
 	if len(all) == 0 {
 		return nil, fmt.Errorf("the cluster in %s is stopped; `modelplane-local up` resumes it", c.Dir)
 	}
+	if st.Node != nil {
+		all = append(all, c.nodeHealth(ctx, p, st))
+	}
 	return all, nil
 }
 
@@ -61,7 +63,7 @@ func (c *Cluster) health(ctx context.Context, p pki, s spec) (Health, error) {
 		h.Describe = "not running; `modelplane-local up` starts it again"
 		return h, nil
 	}
-	h.PID, h.RSS = rec.PID, residentBytes(rec.PID)
+	h.PID, h.Memory = rec.PID, ownBytes(rec.PID)
 	client, err := s.probe.client(p)
 	if err != nil {
 		return h, err
@@ -77,18 +79,41 @@ func (c *Cluster) health(ctx context.Context, p pki, s spec) (Health, error) {
 	return h, nil
 }
 
+// nodeHealth is what the API server knows of the node.
+func (c *Cluster) nodeHealth(ctx context.Context, p pki, st *state) Health {
+	h := Health{Name: "node"}
+	b := &bringUp{Cluster: c, pki: p, state: st}
+	client, err := b.adminClient()
+	if err != nil {
+		h.Describe = "not ready: " + err.Error()
+		return h
+	}
+	defer client.CloseIdleConnections()
+	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
+	defer cancel()
+	ready, why := b.nodeReady(ctx, client)
+	if !ready {
+		h.Describe = "not ready: " + why
+		return h
+	}
+	h.Healthy, h.Describe = true, "ready"
+	return h
+}
+
 // PrintStatus writes the table and tells whether everything in it is healthy.
 func (c *Cluster) PrintStatus(all []Health) (bool, error) {
 	w := tabwriter.NewWriter(c.Out, 0, 4, 3, ' ', 0)
-	fmt.Fprintln(w, "COMPONENT\tPID\tRSS\tHEALTH")
-	healthy := true
+	fmt.Fprintln(w, "COMPONENT\tPID\tMEMORY\tHEALTH")
+	healthy, total := true, int64(0)
 	for _, h := range all {
-		pid, rss := "-", "-"
+		pid, memory := "-", "-"
 		if h.PID > 0 {
-			pid, rss = strconv.Itoa(h.PID), fmt.Sprintf("%d MiB", h.RSS>>20)
+			pid, memory = strconv.Itoa(h.PID), fmt.Sprintf("%d MiB", h.Memory>>20)
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", h.Name, pid, rss, h.Describe)
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", h.Name, pid, memory, h.Describe)
+		total += h.Memory
 		healthy = healthy && h.Healthy
 	}
+	fmt.Fprintf(w, "together\t\t%d MiB\t\n", total>>20)
 	return healthy, w.Flush()
 }
