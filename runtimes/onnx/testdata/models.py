@@ -97,3 +97,15 @@ save(
     [value("result", T.FLOAT, [1])],
     [numpy_helper.from_array(np.array([size, size], dtype=np.int64), "shape"), numpy_helper.from_array(np.array([1], dtype=np.int64), "one")],
 )
+
+# Eight layers whose weights are made when the model is loaded: little to store, much to compute.
+width = 512
+names = ["x"] + [f"h{i}" for i in range(1, 8)] + ["y"]
+save(
+    "layers",
+    [helper.make_node("ConstantOfShape", ["square"], ["w"], value=numpy_helper.from_array(np.array([1 / width], dtype=np.float32)))]
+    + [helper.make_node("MatMul", [a, "w"], [b]) for a, b in zip(names, names[1:])],
+    [value("x", T.FLOAT, ["batch", width])],
+    [value("y", T.FLOAT, ["batch", width])],
+    [numpy_helper.from_array(np.array([width, width], dtype=np.int64), "square")],
+)

@@ -38,7 +38,7 @@ func start(t *testing.T, args ...string) *running {
 	ctx, stop := context.WithCancel(context.Background())
 	r := &running{stop: stop, ended: make(chan error, 1)}
 	started := make(chan Addresses, 1)
-	go func() { r.ended <- run(ctx, o, func(a Addresses) { started <- a }) }()
+	go func() { r.ended <- RunLoaded(ctx, o, func(a Addresses) { started <- a }) }()
 	t.Cleanup(stop)
 	select {
 	case a := <-started:

@@ -32,10 +32,11 @@ func Run(ctx context.Context, o *Options, started func(Addresses)) error {
 	if err := model.LoadLibrary(o.Library); err != nil {
 		return err
 	}
-	return run(ctx, o, started)
+	return RunLoaded(ctx, o, started)
 }
 
-func run(ctx context.Context, o *Options, started func(Addresses)) error {
+// RunLoaded is Run for a process that has loaded ONNX Runtime already, which can be done once.
+func RunLoaded(ctx context.Context, o *Options, started func(Addresses)) error {
 	path, err := model.Find(o.ModelDir)
 	if err != nil {
 		return err
