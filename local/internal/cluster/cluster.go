@@ -64,6 +64,11 @@ func (c *Cluster) absent() error {
 // Up makes the cluster run. Components that run as they should are left alone, others are
 // started or replaced, so that the same call creates, resumes and repairs.
 func (c *Cluster) Up(ctx context.Context) error {
+	if !c.ControlPlaneOnly {
+		if err := c.ensureTools(ctx); err != nil {
+			return err
+		}
+	}
 	if err := claim(c.Dir); err != nil {
 		return err
 	}
@@ -129,9 +134,6 @@ func (c *Cluster) prepare(ctx context.Context, held *lock) (*bringUp, error) {
 	}
 	run := &bringUp{Cluster: c, pki: p, state: st, held: held}
 	if !c.ControlPlaneOnly {
-		if err := c.ensureTools(ctx); err != nil {
-			return nil, err
-		}
 		if err := run.prepareNode(ctx); err != nil {
 			return nil, err
 		}
