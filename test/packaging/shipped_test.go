@@ -192,6 +192,9 @@ func TestShippedValues(t *testing.T) {
 	}, {
 		name: "no runtimes", values: "{runtimes: {enabled: false}}", count: 0, download: "modelplane:v" + appVersion(t), own: true,
 	}, {
+		name: "its own image by name", count: 15, download: "m:1", own: true,
+		values: `{image: {repository: m, tag: "1"}, serving: {config: {storageInitializer: {image: "m:1"}}}}`,
+	}, {
 		name: "no storage container", values: "{storageContainers: {enabled: false}}", count: 15,
 	}} {
 		t.Run(test.name, func(t *testing.T) {

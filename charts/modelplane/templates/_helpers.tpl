@@ -78,9 +78,11 @@ true
 {{/* The configuration of serving as JSON: the chart's, with the user's over it. */}}
 {{- define "modelplane.servingConfig" -}}
 {{- $config := mustMergeOverwrite (.Files.Get "files/config.yaml" | fromYaml) (deepCopy .Values.serving.config) -}}
-{{- if not $config.storageInitializer.image -}}
-{{- $_ := set $config.storageInitializer "image" (include "modelplane.image" .) -}}
-{{- $_ := set $config.storageInitializer "command" (list "/modelplane" "storage-initializer") -}}
+{{- $own := include "modelplane.image" . -}}
+{{- $download := $config.storageInitializer -}}
+{{- $_ := set $download "image" ($download.image | default $own) -}}
+{{- if and (eq $download.image $own) (not (get $download "command")) -}}
+{{- $_ := set $download "command" (list "/modelplane" "storage-initializer") -}}
 {{- end -}}
 {{- toJson $config -}}
 {{- end -}}
