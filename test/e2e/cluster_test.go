@@ -149,7 +149,7 @@ func (c cluster) kill(name string) {
 var fresh = &http.Client{Timeout: 15 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
 
 // get asks a server in the cluster from this machine.
-func (c cluster) get(url string) (string, error) { return answer(fresh.Get(url)) }
+func (c cluster) get(url string) (string, error) { return answer(c.Context(), http.MethodGet, url, nil) }
 
 func (c cluster) post(url, file string) (string, error) {
 	body, err := os.Open(filepath.Join(root, file))
@@ -157,10 +157,16 @@ func (c cluster) post(url, file string) (string, error) {
 		return "", err
 	}
 	defer func() { _ = body.Close() }()
-	return answer(fresh.Post(url, "application/json", body))
+	return answer(c.Context(), http.MethodPost, url, body)
 }
 
-func answer(response *http.Response, err error) (string, error) {
+func answer(ctx context.Context, method, url string, question io.Reader) (string, error) {
+	request, err := http.NewRequestWithContext(ctx, method, url, question)
+	if err != nil {
+		return "", err
+	}
+	request.Header.Set("Content-Type", "application/json")
+	response, err := fresh.Do(request)
 	if err != nil {
 		return "", err
 	}
