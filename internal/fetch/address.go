@@ -10,6 +10,7 @@ import (
 
 	"github.com/modelplane/modelplane/internal/fetch/azure"
 	"github.com/modelplane/modelplane/internal/fetch/gcs"
+	"github.com/modelplane/modelplane/internal/fetch/hdfs"
 	"github.com/modelplane/modelplane/internal/fetch/huggingface"
 	"github.com/modelplane/modelplane/internal/fetch/oci"
 	"github.com/modelplane/modelplane/internal/fetch/s3"
@@ -51,6 +52,8 @@ func parse(address string, env func(string) string) (any, error) {
 		return gcs.Parse(address, env)
 	case "hf":
 		return huggingface.Parse(address, env)
+	case "hdfs", "webhdfs":
+		return hdfs.Parse(address, env)
 	case "oci":
 		return oci.Parse(address, env)
 	case "abfs", "abfss":
@@ -65,7 +68,7 @@ func parse(address string, env func(string) string) (any, error) {
 }
 
 // schemes that can be fetched from.
-var schemes = []string{"s3", "gs", "https", "http", "hf", "oci", "file", "pvc"}
+var schemes = []string{"s3", "gs", "https", "http", "hf", "oci", "hdfs", "webhdfs", "file", "pvc"}
 
 // withBundle adds the certificates that the platform mounts for all.
 func withBundle(t transfer.Trust, env func(string) string) transfer.Trust {

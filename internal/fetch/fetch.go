@@ -141,7 +141,7 @@ func (r *run) alreadyThere(pair Pair) (bool, error) {
 
 // client for a certain trust; sources with the same share connections.
 func (r *run) client(trust transfer.Trust) (*transfer.Client, error) {
-	key := fmt.Sprint(trust.Anyone, trust.Files, string(trust.PEM))
+	key := fmt.Sprint(trust.Anyone, trust.Files, string(trust.PEM), string(trust.Certificate))
 	if c := r.clients[key]; c != nil {
 		return c, nil
 	}

@@ -145,6 +145,7 @@ func TestLocal(t *testing.T) {
 		{name: "no files", source: from + "/empty", wrong: "no files"},
 		{name: "a link out of the model", source: from + "/out", wrong: "leads out of the model"},
 		{name: "a scheme of nobody", source: "git://host/x", wrong: "git:// addresses; use one of s3"},
+		{name: "a scheme of others", source: "modelscope://a/b", wrong: "modelscope:// addresses"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			got, err := newScene(nil).fetch(t, c.source)

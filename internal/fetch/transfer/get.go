@@ -118,12 +118,12 @@ type span struct{ from, to int64 }
 
 // first reads the first segment, or all of an object that comes in one answer.
 func (r *read) first(ctx context.Context) error {
+	furthest := int64(0) // a server that starts anew each time and breaks at the same place makes no progress
 	for at, failures := int64(0), 0; ; {
-		begun, next, err := r.open(ctx, at)
-		if next > begun {
-			failures = 0
+		next, err := r.open(ctx, at)
+		if at = next; at > furthest {
+			furthest, failures = at, 0
 		}
-		at = next
 		if err != nil {
 			failures++
 			if errors.Is(err, errChanged) || !r.client.again(ctx, err, failures) {
@@ -147,8 +147,8 @@ func (r *read) firstEnd() int64 {
 	return r.size
 }
 
-// open makes one attempt at the first segment and tells where it began and where it ended.
-func (r *read) open(ctx context.Context, at int64) (begun, ended int64, err error) {
+// open makes one attempt at the first segment and tells where it ended.
+func (r *read) open(ctx context.Context, at int64) (int64, error) {
 	s := span{at, -1}
 	if !r.plain && (!r.known || r.ranged) {
 		s.to = r.client.Segment
@@ -158,7 +158,7 @@ func (r *read) open(ctx context.Context, at int64) (begun, ended int64, err erro
 	}
 	response, ending, err := r.client.send(ctx, r.request(s))
 	if err != nil {
-		return at, at, err
+		return at, err
 	}
 	defer ending()
 	defer response.Body.Close()
@@ -168,21 +168,24 @@ func (r *read) open(ctx context.Context, at int64) (begun, ended int64, err erro
 	case http.StatusOK:
 		r.known = false
 		s = span{0, response.ContentLength}
+		if s.to < 0 {
+			s.to = r.object.Size
+		}
 		err = r.learn(response, s.to, true)
 	case http.StatusRequestedRangeNotSatisfiable:
 		if at > 0 || r.plain {
-			return at, at, errChanged
+			return at, errChanged
 		}
 		r.plain = true // nothing has no first byte; ask for all of it
-		return at, at, &Problem{What: "the server cannot send parts", transient: true}
+		return at, &Problem{What: "the server cannot send parts", transient: true}
 	default:
-		return at, at, refusal(response)
+		return at, refusal(response)
 	}
 	if err != nil {
-		return at, at, err
+		return at, err
 	}
 	n, err := r.copy(response.Body, s)
-	return s.from, s.from + n, err
+	return s.from + n, err
 }
 
 // part checks an answer with a piece and returns which one it is.

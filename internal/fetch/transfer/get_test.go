@@ -158,6 +158,12 @@ func TestGetFails(t *testing.T) {
 		{name: "forbidden", server: func(s *fetchtest.Server) { s.Spoil(fetchtest.Fault{Status: 403}) }, want: "access is denied (403)", requests: 1},
 		{name: "absent", object: func(o *Object) { o.URL = strings.Replace(o.URL, "/x", "/y", 1) }, want: "it does not exist (404)", requests: 1},
 		{name: "broken for good", server: func(s *fetchtest.Server) { s.Spoil(make6(fetchtest.Fault{Status: 502})...) }, want: "status 502", requests: 3},
+		{name: "cut at the same place, and no ranges", server: func(s *fetchtest.Server) {
+			s.NoRanges = true
+			s.Spoil(append(make6(fetchtest.Fault{CutAfter: 5000}), make6(fetchtest.Fault{CutAfter: 5000})...)...)
+		}, want: "the connection broke", requests: 3},
+		{name: "shorter than listed, and no length", server: func(s *fetchtest.Server) { s.NoRanges, s.NoLength = true, true },
+			object: func(o *Object) { o.Size = 3*segment + 1 }, want: "the connection broke", requests: 3},
 		{name: "corrupt for good", server: func(s *fetchtest.Server) {
 			s.Header.Set("Digest", "sha-256="+base64.StdEncoding.EncodeToString(make([]byte, 32)))
 		}, want: "SHA-256", requests: 9},

@@ -21,6 +21,8 @@ type Trust struct {
 	PEM []byte
 	// Anyone turns the check off.
 	Anyone bool
+	// Certificate and Key show who we are, where a server wants to know; both in PEM form.
+	Certificate, Key []byte
 }
 
 func (t Trust) transport(parallel int) (*http.Transport, error) {
@@ -28,12 +30,20 @@ func (t Trust) transport(parallel int) (*http.Transport, error) {
 	if err != nil {
 		return nil, err
 	}
+	var own []tls.Certificate
+	if len(t.Certificate) > 0 {
+		pair, err := tls.X509KeyPair(t.Certificate, t.Key)
+		if err != nil { // the error could show a part of the key
+			return nil, errors.New("the client certificate of the secret and its key do not fit together or are not in PEM form; correct them")
+		}
+		own = append(own, pair)
+	}
 	dialer := &net.Dialer{Timeout: 15 * time.Second, KeepAlive: 15 * time.Second}
 	return &http.Transport{
 		Proxy:       http.ProxyFromEnvironment,
 		DialContext: dialer.DialContext,
 		TLSClientConfig: &tls.Config{
-			RootCAs: pool, MinVersion: tls.VersionTLS12,
+			RootCAs: pool, Certificates: own, MinVersion: tls.VersionTLS12,
 			InsecureSkipVerify: t.Anyone, //nolint:gosec // only where a user says so
 		},
 		TLSHandshakeTimeout: 15 * time.Second,
