@@ -26,7 +26,7 @@ local = $$(env -u KUBEBUILDER_ASSETS $(GO) run ./hack/assets)/modelplane-local
 help: ## Show this list
 	@awk 'BEGIN {FS = ":.*## "} \
 		/^##@/ {printf "\n%s\n", substr($$0, 5)} \
-		/^[a-z0-9-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+		/^[a-z0-9-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: up
 up: bin/up ## Start Kubernetes on this machine, with Modelplane installed (with KUBECONFIG: install it there)
@@ -71,7 +71,18 @@ test: ## Run every test that needs no node, against a real API server
 	echo "==> tests"; \
 	$(GO) test -p $(TESTJOBS) -timeout 20m $(TESTFLAGS) ./...; \
 	echo "==> tests of the local control plane"; \
-	(cd local && $(GO) test -ldflags '-s -w' -p $(TESTJOBS) -timeout 20m $(TESTFLAGS) ./...)
+	(cd local && $(GO) test -ldflags '-s -w' -p $(TESTJOBS) -timeout 20m $(TESTFLAGS) ./...); \
+	$(MAKE) --no-print-directory test-onnx
+
+.PHONY: test-onnx
+test-onnx: ## Run the tests of the ONNX server, as far as there are a C compiler and ONNX Runtime
+	@echo "==> tests of the ONNX server"
+	@if ! command -v $${CC:-gcc} >/dev/null; then \
+		echo "    skipped: there is no C compiler (Debian: gcc and libc6-dev)"; exit; fi; \
+	cd runtimes/onnx; \
+	$(GO) run ./cmd/onnxfiles library || echo "    there is no ONNX Runtime; tests that need it are skipped"; \
+	$(GO) vet ./...; \
+	$(GO) test -p $(TESTJOBS) -timeout 20m $(TESTFLAGS) ./...
 
 .PHONY: e2e
 e2e: bin/up ## Bring everything up on this machine, use it, break it, take it down
@@ -91,6 +102,8 @@ bench: ## Run the benchmarks and check their figures against the expected ranges
 		echo "==> $$n services"; \
 		$(GO) run ./bench/serving -n "$$n"; \
 	done
+	@echo "==> ONNX server"
+	@cd runtimes/onnx && $(GO) run ./bench
 
 .PHONY: fuzz
 fuzz: ## Run every fuzz target for FUZZTIME; an input that fails is kept below testdata/fuzz as a test
@@ -102,15 +115,17 @@ fuzz: ## Run every fuzz target for FUZZTIME; an input that fails is kept below t
 	done
 
 .PHONY: lint
-lint: ## Check style and the walls between rooms, in both modules
+lint: ## Check style and the walls between rooms, in all modules
 	@echo "==> lint (the linter is built first, about 2 minutes the first time)"
 	@$(LINT) run ./...
 	@cd local && $(LINT) run --config ../.golangci.yml ./...
+	@cd runtimes/onnx && $(LINT) run --config ../../.golangci.yml ./...
 
 .PHONY: fmt
 fmt: ## Format the code
 	@$(LINT) fmt ./...
 	@cd local && $(LINT) fmt --config ../.golangci.yml ./...
+	@cd runtimes/onnx && $(LINT) fmt --config ../../.golangci.yml ./...
 
 .PHONY: generate
 generate: ## Write everything that is generated: deep copies, definitions, chart, kustomize bases, API reference
@@ -142,6 +157,16 @@ verify: ## Fail when something generated is out of date
 image: ## Write the image as an OCI archive under dist, without a container engine
 	@echo "==> image"
 	@$(GO) run ./hack/image
+
+.PHONY: onnx
+onnx: ## Build the ONNX server and put the files of its image under dist/onnx
+	@echo "==> files of the ONNX server"
+	@rm -rf dist/onnx
+	@cd runtimes/onnx && $(GO) run ./cmd/onnxfiles tree "$(CURDIR)/dist/onnx"
+
+.PHONY: onnx-library
+onnx-library: ## Fetch ONNX Runtime into the cache, once
+	@cd runtimes/onnx && $(GO) run ./cmd/onnxfiles library
 
 .PHONY: clean
 clean: ## Remove what was built in this checkout

@@ -23,13 +23,18 @@ type caller func(client int) (call func() error, done func(), err error)
 // before it is for warming up.
 func measure(o *options, make1 caller) (result, error) {
 	calls := make([]func() error, o.clients)
+	var ends []func()
+	defer func() {
+		for _, end := range ends {
+			end()
+		}
+	}()
 	for i := range calls {
 		call, done, err := make1(i)
 		if err != nil {
 			return result{}, err
 		}
-		defer done() //nolint:revive // all clients live until the end of the measurement
-		calls[i] = call
+		calls[i], ends = call, append(ends, done)
 	}
 	if _, _, err := burst(calls, o.duration/10, o.requests); err != nil {
 		return result{}, err

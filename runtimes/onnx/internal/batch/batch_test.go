@@ -131,11 +131,11 @@ func TestOwnAnswers(t *testing.T) {
 }
 
 // blocked makes a queue whose only worker is busy until release is called.
-func blocked(t *testing.T, o Options) (d *double, q *Queue, first chan error, release func()) {
+func blocked(t *testing.T, o Options) (*double, *Queue, chan error, func()) {
 	t.Helper()
-	d = &double{gate: make(chan struct{}), entered: make(chan struct{}, 100)}
-	q = d.queue(t, o)
-	first = make(chan error, 1)
+	d := &double{gate: make(chan struct{}), entered: make(chan struct{}, 100)}
+	q := d.queue(t, o)
+	first := make(chan error, 1)
 	go func() {
 		_, err := q.Do(context.Background(), numbers(1, 1))
 		first <- err

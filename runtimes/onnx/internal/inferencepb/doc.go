@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package inferencepb is the wire form of the open inference protocol over gRPC. All of it but this file is generated;
-// generating it needs protoc (Debian: protobuf-compiler) and the two plugins of the versions below.
+// Package inferencepb is the wire form of the open inference protocol over gRPC. `go generate` writes all
+// but this file; it needs protoc (Debian: protobuf-compiler) and installs its two plugins.
 package inferencepb
 
 //go:generate go install google.golang.org/protobuf/cmd/protoc-gen-go@v1.36.12

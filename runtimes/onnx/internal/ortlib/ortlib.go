@@ -149,8 +149,8 @@ func install(packed io.Reader, member, sum, path string) (err error) {
 		}
 	}()
 	digest := sha256.New()
-	_, err = io.Copy(io.MultiWriter(temp, digest), files)
-	if err = errors.Join(err, temp.Chmod(0o644), temp.Sync(), temp.Close()); err != nil {
+	_, copied := io.Copy(io.MultiWriter(temp, digest), files)
+	if err := errors.Join(copied, temp.Chmod(0o644), temp.Sync(), temp.Close()); err != nil {
 		return err
 	}
 	if got := hex.EncodeToString(digest.Sum(nil)); got != sum {

@@ -30,12 +30,12 @@ func TestMain(m *testing.M) {
 	if os.Getenv("MODELPLANE_ONNX_TEST_SERVER") == "" {
 		os.Exit(m.Run())
 	}
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	o, err := Parse(os.Args[1:], os.Stderr)
 	if err == nil {
-		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
-		defer stop()
 		err = Run(ctx, o, func(a Addresses) { fmt.Fprintln(os.Stdout, a.HTTP) })
 	}
+	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)

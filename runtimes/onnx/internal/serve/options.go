@@ -58,7 +58,10 @@ func Parse(args []string, output io.Writer) (*Options, error) {
 	if f.NArg() > 0 {
 		return nil, fmt.Errorf("%q is not expected; all settings are flags", f.Arg(0))
 	}
-	return o, o.check()
+	if err := o.check(); err != nil {
+		return nil, err
+	}
+	return o, nil
 }
 
 func (o *Options) check() error {
