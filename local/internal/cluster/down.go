@@ -5,6 +5,7 @@ package cluster
 import (
 	"context"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -58,12 +59,20 @@ func (c *Cluster) Down(ctx context.Context, keep bool) error {
 	return nil
 }
 
-// downNode removes the node, if there is one. A state file that cannot be read is treated as the file of a
-// cluster without a node, since down is also what removes damage.
+// downNode removes the node, if there is one. When the state file cannot be read, the node's directory tells,
+// since down is also what removes damage.
 func (c *Cluster) downNode(ctx context.Context) error {
 	st, err := loadState(c.Dir)
-	if err != nil || st.Node == nil {
-		return nil
+	switch {
+	case err == nil && st.Node != nil:
+		return c.removeNode(ctx, st.Node)
+	case err != nil && isDir(c.nodeFile()):
+		return c.removeNode(ctx, &nodeState{})
 	}
-	return c.removeNode(ctx, st.Node)
+	return nil
+}
+
+func isDir(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
 }

@@ -3,6 +3,7 @@
 package components
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -24,7 +25,7 @@ func runDNS() int {
 	flags := flag.NewFlagSet("coredns", flag.ContinueOnError)
 	conf := flags.String("conf", "Corefile", "file to read the configuration from (also spelt --conf)")
 	switch err := flags.Parse(os.Args[1:]); {
-	case err == flag.ErrHelp:
+	case errors.Is(err, flag.ErrHelp):
 		return 0
 	case err != nil:
 		return 2
