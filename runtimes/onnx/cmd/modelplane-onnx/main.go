@@ -29,7 +29,7 @@ func main() {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	err = serve.Run(ctx, options, func(at serve.Addresses) {
-		slog.Info("serving", "model", options.ModelName, "http", at.HTTP, "grpc", at.GRPC)
+		slog.Info("serving", "model", options.ModelName, "http", fmt.Sprint(at.HTTP), "grpc", fmt.Sprint(at.GRPC))
 	})
 	stop()
 	if err != nil {
