@@ -38,7 +38,7 @@ type store struct {
 
 // pattern is what all content is made of; it does not compress.
 var pattern = func() []byte {
-	random := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // content of a benchmark
+	random := rand.New(rand.NewPCG(1, 2)) // content of a benchmark
 	out := make([]byte, 1<<20)
 	for i := range out {
 		out[i] = byte(random.Uint32())
@@ -128,7 +128,7 @@ func (s *store) list(w http.ResponseWriter, prefix, token string) {
 		answer.IsTruncated = from+1000 < s.count
 		answer.NextContinuationToken = strconv.Itoa(from + 1000)
 	}
-	_ = xml.NewEncoder(w).Encode(answer) //nolint:errcheck // the client may go
+	_ = xml.NewEncoder(w).Encode(answer) // the client may go
 }
 
 func smallKey(i int) string { return fmt.Sprintf("small/%02d/%05d", i%16, i) }

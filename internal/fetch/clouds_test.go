@@ -4,10 +4,10 @@ package fetch
 
 import (
 	"crypto"
-	"crypto/md5" //nolint:gosec // what servers state
+	"crypto/md5" // what servers state
 	"crypto/rand"
 	"crypto/rsa"
-	"crypto/sha1" //nolint:gosec // what git states
+	"crypto/sha1" // what git states
 	"crypto/sha256"
 	"crypto/x509"
 	"encoding/base64"
@@ -53,7 +53,7 @@ func runCases(t *testing.T, common map[string]string, cases []cloudCase) {
 }
 
 func answer(w http.ResponseWriter, value any) {
-	_ = json.NewEncoder(w).Encode(value) //nolint:errcheck // the client may go
+	_ = json.NewEncoder(w).Encode(value) // the client may go
 }
 
 // served answers with content as servers of files do.
@@ -96,7 +96,7 @@ func playGoogle(t *testing.T, key *rsa.PrivateKey, objects map[string]string) *h
 		}
 	})
 	entry := func(name string) map[string]string {
-		sum := md5.Sum([]byte(objects[name])) //nolint:gosec // as above
+		sum := md5.Sum([]byte(objects[name])) // as above
 		return map[string]string{"name": name, "size": fmt.Sprint(len(objects[name])), "md5Hash": base64.StdEncoding.EncodeToString(sum[:]), "generation": "7"}
 	}
 	mux.HandleFunc("GET /storage/v1/b/{bucket}/o", func(w http.ResponseWriter, r *http.Request) {
@@ -172,7 +172,7 @@ func TestGoogle(t *testing.T) {
 		{name: "no access", source: "gs://private/iris", wrong: "(403); it was asked with no credentials"},
 		{name: "an account that nobody knows", source: "gs://private/iris",
 			env:   map[string]string{"GOOGLE_APPLICATION_CREDENTIALS": credentialsFile(t, other, server.URL)},
-			wrong: "no token for the service account robot@test: access is denied (401), invalid_grant"},
+			wrong: "no token of Google for the service account robot@test: access is denied (401), invalid_grant"},
 		{name: "no file", source: "gs://private/iris", env: map[string]string{"GOOGLE_APPLICATION_CREDENTIALS": "/nothing"}, wrong: "/nothing cannot be read"},
 		{name: "another kind of account", source: "gs://private/iris", env: map[string]string{"GOOGLE_APPLICATION_CREDENTIALS": strange}, wrong: "external_account"},
 	})
@@ -284,7 +284,7 @@ func TestAzure(t *testing.T) {
 		{name: "a token", source: at + "private/iris", env: map[string]string{"AZURE_ACCESS_TOKEN": "azure-" + hush}, want: iris},
 		{name: "a token that has expired", source: at + "private/iris", wrong: "has expired",
 			env: map[string]string{"AZURE_ACCESS_TOKEN": "azure-" + hush, "AZURE_ACCESS_EXPIRES_ON_SECONDS": "1"}},
-		{name: "a wrong secret", source: at + "private/iris", wrong: "no token for client client: access is denied (401), invalid_client",
+		{name: "a wrong secret", source: at + "private/iris", wrong: "no token of Azure for client client: access is denied (401), invalid_client",
 			env: map[string]string{"AZURE_CLIENT_ID": "client", "AZURE_TENANT_ID": "tenant", "AZURE_CLIENT_SECRET": "wrong"}},
 		{name: "no access", source: at + "private/iris", wrong: "(403), AuthorizationFailure; it was asked with no credentials"},
 		{name: "no container", source: at, wrong: "names no container"},
@@ -296,7 +296,7 @@ func TestHuggingFace(t *testing.T) {
 	weights := string(fetchtest.Content(300 << 10))
 	weightsSum := sha256.Sum256([]byte(weights))
 	config := `{"a": 1}`
-	configSum := sha1.Sum([]byte(fmt.Sprintf("blob %d\x00%s", len(config), config))) //nolint:gosec // as above
+	configSum := sha1.Sum([]byte(fmt.Sprintf("blob %d\x00%s", len(config), config))) // as above
 	spoilt := false
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /api/models/org/{model}/revision/{revision}", func(w http.ResponseWriter, r *http.Request) {

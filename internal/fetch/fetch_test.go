@@ -69,7 +69,7 @@ func files(t *testing.T, dir string) map[string]string {
 		if err != nil || d.IsDir() {
 			return err
 		}
-		name, _ := filepath.Rel(dir, path) //nolint:errcheck // it is below
+		name, _ := filepath.Rel(dir, path) // it is below
 		content, err := os.ReadFile(path)
 		out[name] = string(content)
 		return err
@@ -271,7 +271,7 @@ func TestStopped(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "was stopped") {
 		t.Errorf("error %v", err)
 	}
-	if entries, _ := os.ReadDir(dir); len(entries) > 0 { //nolint:errcheck // then there are none
+	if entries, _ := os.ReadDir(dir); len(entries) > 0 { // then there are none
 		t.Errorf("%v was left", entries)
 	}
 }
@@ -328,7 +328,7 @@ func FuzzAddress(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, address string) {
-		//nolint:errcheck // most are refused, and that is fine
+		// most are refused, and that is fine
 		_, _ = parse(address, func(string) string { return "" })
 		if scheme(address) != "" && strings.Contains(shown(address), "?sig") {
 			t.Errorf("%q shows its query", shown(address))

@@ -172,7 +172,7 @@ func (i identity) ask(ctx context.Context) (token.Token, error) {
 		Header: http.Header{"Content-Type": {"application/x-www-form-urlencoded"}},
 	}, answerLimit)
 	if err != nil {
-		return token.Token{}, fmt.Errorf("Azure gives no token for client %s: %w", i.client, err)
+		return token.Token{}, fmt.Errorf("there is no token of Azure for client %s: %w", i.client, err)
 	}
 	return token.Read(body, i.now())
 }
@@ -183,7 +183,7 @@ func (i identity) managed(ctx context.Context) (token.Token, error) {
 		URL: i.machine + "/metadata/identity/oauth2/token?" + query.Encode(), Header: http.Header{"Metadata": {"true"}},
 	}, answerLimit)
 	if err != nil {
-		return token.Token{}, fmt.Errorf("Azure gives no token for the managed identity %s: %w", i.client, err)
+		return token.Token{}, fmt.Errorf("there is no token of Azure for the managed identity %s: %w", i.client, err)
 	}
 	return token.Read(body, i.now())
 }

@@ -16,9 +16,9 @@ func (d *Dir) Room(bytes int64) error {
 	defer f.Close() //nolint:errcheck // nothing was written
 	var stat syscall.Statfs_t
 	if err := syscall.Fstatfs(int(f.Fd()), &stat); err != nil || stat.Blocks == 0 {
-		return nil //nolint:nilerr // a file system that does not tell may still have room
+		return nil // a file system that does not tell may still have room
 	}
-	if free := int64(stat.Bavail) * stat.Bsize; bytes > free { //nolint:unconvert // the types differ between architectures
+	if free := int64(stat.Bavail) * int64(stat.Bsize); bytes > free { //nolint:unconvert // the types differ between architectures
 		return fmt.Errorf("it needs %s and the destination has %s left", Size(bytes), Size(free))
 	}
 	return nil

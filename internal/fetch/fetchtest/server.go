@@ -5,7 +5,7 @@ package fetchtest
 
 import (
 	"bytes"
-	"crypto/md5" //nolint:gosec // a tag, no secret
+	"crypto/md5" // a tag, no secret
 	"encoding/hex"
 	"io"
 	"math/rand/v2"
@@ -19,7 +19,7 @@ import (
 
 // Content is reproducible and does not compress.
 func Content(size int) []byte {
-	random := rand.New(rand.NewPCG(1, uint64(size))) //nolint:gosec // content of test files
+	random := rand.New(rand.NewPCG(1, uint64(size))) // content of test files
 	out := make([]byte, size)
 	for i := 0; i+8 <= size; i += 8 {
 		v := random.Uint64()
@@ -128,7 +128,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *Server) send(w http.ResponseWriter, r *http.Request, content []byte, fault Fault) {
-	sum := md5.Sum(content) //nolint:gosec // as above
+	sum := md5.Sum(content) // as above
 	if !s.NoTags {
 		w.Header().Set("ETag", strconv.Quote(hex.EncodeToString(sum[:])))
 	}
@@ -153,9 +153,9 @@ func (s *Server) send(w http.ResponseWriter, r *http.Request, content []byte, fa
 		w.Header().Set("Content-Length", strconv.Itoa(len(content)))
 	}
 	if s.NoLength {
-		w.(http.Flusher).Flush() //nolint:forcetypeassert // a server's always can
+		w.(http.Flusher).Flush() // a server's always can
 	}
-	_, _ = io.Copy(w, bytes.NewReader(content)) //nolint:errcheck // the client may go
+	_, _ = io.Copy(w, bytes.NewReader(content)) // the client may go
 }
 
 // cutter breaks the connection after some bytes.
@@ -165,7 +165,7 @@ type cutter struct {
 }
 
 func (c *cutter) Flush() {
-	c.ResponseWriter.(http.Flusher).Flush() //nolint:forcetypeassert // a server's always can
+	c.ResponseWriter.(http.Flusher).Flush() // a server's always can
 }
 
 func (c *cutter) Write(p []byte) (int, error) {

@@ -84,7 +84,7 @@ func (c *credentials) exchange(ctx context.Context, a account, form url.Values) 
 		Header: http.Header{"Content-Type": {"application/x-www-form-urlencoded"}},
 	}, answerLimit)
 	if err != nil {
-		return token.Token{}, fmt.Errorf("Google gives no token for %s: %w", c.from, err)
+		return token.Token{}, fmt.Errorf("there is no token of Google for %s: %w", c.from, err)
 	}
 	return token.Read(body, c.now())
 }

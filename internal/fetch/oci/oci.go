@@ -170,7 +170,7 @@ func (s *Source) manifest(ctx context.Context, c *transfer.Client, reference str
 
 // forPlatform picks what is for this machine. A model is the same everywhere, so that a single one will do.
 func forPlatform(all []descriptor) (string, error) {
-	var real []descriptor
+	var usable []descriptor
 	for _, d := range all {
 		if d.Platform.OS == "unknown" {
 			continue // attestations
@@ -178,10 +178,10 @@ func forPlatform(all []descriptor) (string, error) {
 		if d.Platform.OS == "linux" && d.Platform.Architecture == runtime.GOARCH {
 			return d.Digest, nil
 		}
-		real = append(real, d)
+		usable = append(usable, d)
 	}
-	if len(real) == 1 {
-		return real[0].Digest, nil
+	if len(usable) == 1 {
+		return usable[0].Digest, nil
 	}
 	return "", fmt.Errorf("it is not built for linux/%s; build it for that as well", runtime.GOARCH)
 }

@@ -98,7 +98,7 @@ func (s *Source) exact(ctx context.Context, c *transfer.Client) (*object, error)
 		return nil, err
 	}
 	if len(p.Contents) == 0 || p.Contents[0].Key != s.path {
-		return nil, nil //nolint:nilnil // there is none
+		return nil, nil // there is none
 	}
 	return &p.Contents[0], nil
 }

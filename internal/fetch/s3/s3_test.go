@@ -108,7 +108,7 @@ func TestEntry(t *testing.T) {
 		t.Error(diff)
 	}
 	env["STORAGE_CONFIG"] = `{"type": "hdfs", "endpoint_url": "http://secret"}`
-	if lookup, _ = withEntry(func(name string) string { return env[name] }); lookup("AWS_ENDPOINT_URL") != "http://variable" { //nolint:errcheck // see the result
+	if lookup, _ = withEntry(func(name string) string { return env[name] }); lookup("AWS_ENDPOINT_URL") != "http://variable" { // see the result
 		t.Error("an entry of another type was used")
 	}
 	for _, broken := range []string{`{"type": "hush`, `["hush"]`} {

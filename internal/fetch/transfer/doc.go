@@ -234,7 +234,7 @@ func (c *Client) again(ctx context.Context, err error, failures int) bool {
 		return false
 	}
 	wait := min(longestPause, 250*time.Millisecond<<min(failures, 10))
-	wait = wait/2 + rand.N(wait/2+1) //nolint:gosec // spreads clients, keeps no secret
+	wait = wait/2 + rand.N(wait/2+1) // spreads clients, keeps no secret
 	return c.Pause(ctx, max(wait, min(p.after, longestPause))) == nil
 }
 

@@ -4,8 +4,8 @@ package transfer
 
 import (
 	"bytes"
-	"crypto/md5"  //nolint:gosec // what servers state, against accidents
-	"crypto/sha1" //nolint:gosec // what git states, against accidents
+	"crypto/md5"  // what servers state, against accidents
+	"crypto/sha1" // what git states, against accidents
 	"crypto/sha256"
 	"crypto/sha512"
 	"encoding/base64"
@@ -67,11 +67,11 @@ func (k Kind) new(size int64) hash.Hash {
 	case SHA512:
 		return sha512.New()
 	case GitSHA:
-		h := sha1.New() //nolint:gosec // as above
+		h := sha1.New() // as above
 		fmt.Fprintf(h, "blob %d\x00", size)
 		return h
 	case MD5:
-		return md5.New() //nolint:gosec // as above
+		return md5.New() // as above
 	}
 	return crc32.New(crc32.MakeTable(crc32.Castagnoli))
 }

@@ -44,7 +44,7 @@ func (t Trust) transport(parallel int) (*http.Transport, error) {
 		DialContext: dialer.DialContext,
 		TLSClientConfig: &tls.Config{
 			RootCAs: pool, Certificates: own, MinVersion: tls.VersionTLS12,
-			InsecureSkipVerify: t.Anyone, //nolint:gosec // only where a user says so
+			InsecureSkipVerify: t.Anyone, // only where a user says so
 		},
 		TLSHandshakeTimeout: 15 * time.Second,
 		// One connection per stream: several in one would share a window and be slower.
@@ -62,7 +62,7 @@ func (t Trust) transport(parallel int) (*http.Transport, error) {
 
 func (t Trust) pool() (*x509.CertPool, error) {
 	if len(t.Files) == 0 && len(t.PEM) == 0 {
-		return nil, nil //nolint:nilnil // the system's
+		return nil, nil // the system's
 	}
 	pool, err := x509.SystemCertPool()
 	if err != nil {

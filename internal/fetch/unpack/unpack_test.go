@@ -97,7 +97,7 @@ func tree(t testing.TB, dir string) map[string]string {
 		if err != nil || path == dir {
 			return err
 		}
-		name, _ := filepath.Rel(dir, path) //nolint:errcheck // it is below
+		name, _ := filepath.Rel(dir, path) // it is below
 		switch {
 		case d.Type()&fs.ModeSymlink != 0:
 			target, err := os.Readlink(path)
@@ -224,7 +224,7 @@ func FuzzExtract(f *testing.F) {
 	f.Fuzz(func(t *testing.T, archive []byte) {
 		outer := t.TempDir()
 		dir := filepath.Join(outer, "in")
-		//nolint:errcheck // most archives are refused, and that is fine
+		// most archives are refused, and that is fine
 		_ = extractTo(t, dir, archive, "m.tar", dest.Limits{Bytes: 1 << 20, Files: 100}, Ratio{Most: 100, Free: 1 << 20})
 		for name := range tree(t, outer) {
 			if name != "in/" && !strings.HasPrefix(name, "in/") {

@@ -39,7 +39,10 @@ func Parse(address string, env func(string) string) (*Source, error) {
 		request.SetBasicAuth(user.Username(), password)
 		u.User = nil
 	}
-	return s, s.readHeaders(env(u.Hostname() + "-headers"))
+	if err := s.readHeaders(env(u.Hostname() + "-headers")); err != nil {
+		return nil, err
+	}
+	return s, nil
 }
 
 func (s *Source) readHeaders(text string) error {

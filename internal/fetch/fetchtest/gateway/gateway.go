@@ -76,11 +76,11 @@ func Start(t testing.TB) *Server {
 	}
 	ended := make(chan struct{})
 	go func() {
-		_ = command.Wait() //nolint:errcheck // it is killed
+		_ = command.Wait() // it is killed
 		close(ended)
 	}()
 	t.Cleanup(func() {
-		_ = command.Process.Kill() //nolint:errcheck // it may have ended
+		_ = command.Process.Kill() // it may have ended
 		<-ended
 	})
 	for deadline := time.Now().Add(30 * time.Second); ; {
@@ -115,7 +115,7 @@ func (s *Server) Put(t testing.TB, path string, content []byte) {
 		t.Fatal(err)
 	}
 	defer response.Body.Close()
-	if body, _ := io.ReadAll(response.Body); response.StatusCode != http.StatusOK { //nolint:errcheck // only shown
+	if body, _ := io.ReadAll(response.Body); response.StatusCode != http.StatusOK { // only shown
 		t.Fatalf("put %s: %s\n%s", path, response.Status, body)
 	}
 }
