@@ -46,7 +46,7 @@ func pauseImage(executable string) (image, error) {
 	if err != nil {
 		return image{}, err
 	}
-	name := fmt.Sprintf("docker.io/library/modelplane-pause:%x", sha256.Sum256(text))[:len("docker.io/library/modelplane-pause:")+12]
+	name := full(fmt.Sprintf("modelplane-pause:%.6x", sha256.Sum256(text)))
 	index, err := json.Marshal([]map[string]any{{"Config": "config.json", "Layers": []string{"layer.tar"}, "RepoTags": []string{name}}})
 	if err != nil {
 		return image{}, err
@@ -114,11 +114,10 @@ func (c *Cluster) load(ctx context.Context, path string) error {
 		fmt.Fprintf(c.Out, "  %-24s %s is loaded already\n", "image", familiar(names[0]))
 		return nil
 	}
-	printed, err := c.ctr(ctx, "images", "import", "--digests", "--snapshotter", c.snapshotterInUse(), path)
-	if err != nil {
+	if _, err := c.ctr(ctx, "images", "import", "--snapshotter", c.snapshotterInUse(), path); err != nil {
 		return fmt.Errorf("importing %s: %w", path, err)
 	}
-	if err := c.nameFully(ctx, printed, names); err != nil {
+	if err := c.nameFully(ctx, names); err != nil {
 		return err
 	}
 	if err := writeFile(record, []byte(digest), 0o600); err != nil {
@@ -136,7 +135,7 @@ func (c *Cluster) snapshotterInUse() string {
 }
 
 // nameFully gives an image the long form of its name too, which is the one that the kubelet asks for.
-func (c *Cluster) nameFully(ctx context.Context, _ string, names []string) error {
+func (c *Cluster) nameFully(ctx context.Context, names []string) error {
 	loaded, err := c.ctr(ctx, "images", "list", "-q")
 	if err != nil {
 		return err
