@@ -76,10 +76,13 @@ func (u *up) serveExample(ctx context.Context, kubeconfig string) error {
 		return err
 	}
 	manifests := strings.Replace(modelManifests, "MODELS", models, 1)
-	if _, err := u.kubectl(ctx, kubeconfig, manifests, "apply", "-f", "-"); err != nil {
+	_, err := patiently(ctx, time.Minute, unreached, func(ctx context.Context) (string, error) {
+		return u.kubectl(ctx, kubeconfig, manifests, "apply", "-f", "-")
+	})
+	if err != nil {
 		return err
 	}
-	_, err := u.kubectl(ctx, kubeconfig, "", "wait", "--for=condition=Ready", "--timeout="+u.timeout.String(), "inferenceservice/iris")
+	_, err = u.kubectl(ctx, kubeconfig, "", "wait", "--for=condition=Ready", "--timeout="+u.timeout.String(), "inferenceservice/iris")
 	if err != nil {
 		state, _ := u.kubectl(ctx, kubeconfig, "", "get", "inferenceservice/iris", "-o", "jsonpath={.status.conditions}")
 		return fmt.Errorf("the example model is not ready: %w\n%s", err, state)
@@ -100,7 +103,7 @@ func (u *up) askExample(ctx context.Context, kubeconfig string) error {
 		return err
 	}
 	url := "http://" + address + "/v1/models/iris:predict"
-	answer, err := askUntil(ctx, time.Minute, url, exampleInput)
+	answer, err := patiently(ctx, time.Minute, always, func(ctx context.Context) (string, error) { return ask(ctx, url, exampleInput) })
 	if err != nil {
 		return fmt.Errorf("asking the example model: %w", err)
 	}
@@ -108,16 +111,21 @@ func (u *up) askExample(ctx context.Context, kubeconfig string) error {
 	return nil
 }
 
-// askUntil is patient, because a pod is ready a moment before its Service leads to it.
-func askUntil(ctx context.Context, limit time.Duration, url, input string) (string, error) {
+func always(error) bool { return true }
+
+// unreached tells whether the API server could not reach the manager. Any other refusal is meant.
+func unreached(err error) bool { return strings.Contains(err.Error(), "failed calling webhook") }
+
+// patiently tries again, because a pod is ready a moment before its Service leads to it.
+func patiently(ctx context.Context, limit time.Duration, again func(error) bool, try func(context.Context) (string, error)) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	tick := time.NewTicker(200 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		answer, err := ask(ctx, url, input)
-		if err == nil {
-			return answer, nil
+		answer, err := try(ctx)
+		if err == nil || !again(err) {
+			return answer, err
 		}
 		select {
 		case <-ctx.Done():

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"context"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -87,7 +88,7 @@ func TestAsk(t *testing.T) {
 	}
 	status, calls := http.StatusOK, 0
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		if calls++; calls > 3 {
+		if calls++; calls > 4 {
 			status = http.StatusOK
 		}
 		w.WriteHeader(status)
@@ -101,7 +102,11 @@ func TestAsk(t *testing.T) {
 	if _, err := ask(t.Context(), server.URL, input); err == nil || !strings.Contains(err.Error(), "503") {
 		t.Errorf("error %v", err)
 	}
-	if answer, err := askUntil(t.Context(), time.Minute, server.URL, input); err != nil || answer != "{}" {
+	try := func(ctx context.Context) (string, error) { return ask(ctx, server.URL, input) }
+	if _, err := patiently(t.Context(), time.Minute, unreached, try); err == nil {
+		t.Error("a refusal was not believed")
+	}
+	if answer, err := patiently(t.Context(), time.Minute, always, try); err != nil || answer != "{}" {
 		t.Errorf("%q %v", answer, err)
 	}
 }
