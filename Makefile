@@ -65,6 +65,8 @@ test: ## Run every test that needs no node, against a real API server
 	echo "    $$assets"; \
 	echo "    kwok, which plays nodes (a minute the first time)"; \
 	$(GO) tool -C bench/serving/kwok -n kwok >/dev/null; \
+	echo "    an S3 server (three minutes the first time)"; \
+	$(GO) tool -C internal/fetch/fetchtest/gateway/versitygw -n versitygw >/dev/null; \
 	echo "==> go vet"; \
 	$(GO) run ./hack/progress $(GO) vet -v ./...; \
 	(cd local && $(GO) vet ./...); \
@@ -102,6 +104,8 @@ bench: ## Run the benchmarks and check their figures against the expected ranges
 		echo "==> $$n services"; \
 		$(GO) run ./bench/serving -n "$$n"; \
 	done
+	@echo "==> storage initializer"
+	@$(GO) run ./bench/storage
 	@echo "==> ONNX server"
 	@cd runtimes/onnx && $(GO) run ./bench
 
