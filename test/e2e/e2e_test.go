@@ -180,7 +180,8 @@ func (c cluster) echoAnswers() {
 func (c cluster) footprint() map[string]string {
 	c.Helper()
 	all := map[string]string{
-		"pods":     c.mustKubectl("get", "pods", "-A", "--field-selector=status.phase=Running", "-o", `jsonpath={range .items[*]}{.metadata.uid} {.status.containerStatuses[*].restartCount} {end}`),
+		"pods":     c.mustKubectl("get", "pods", "-A", "--field-selector=status.phase=Running", "-o", `jsonpath={range .items[*]}{.metadata.uid} {end}`),
+		"restarts": c.mustKubectl("get", "pods", "-n", "default", "--field-selector=status.phase=Running", "-o", `jsonpath={range .items[*]}{.metadata.name} {.status.containerStatuses[*].restartCount} {end}`),
 		"releases": c.mustKubectl("get", "secrets", "-n", managerNamespace, "-l", "owner=helm", "-o", "name"),
 	}
 	for _, name := range processes {
@@ -199,9 +200,10 @@ func (c cluster) secondUpChangesNothing() {
 	}
 }
 
-// killedProgramsComeBack kills one after the other: pods go on, and up repairs.
+// killedProgramsComeBack kills one after the other: pods go on, and up repairs. Only the manager may begin again, when
+// it could not keep its lease without an API server.
 func (c cluster) killedProgramsComeBack() {
-	pods, echo := c.footprint()["pods"], c.address("echo")
+	before, echo := c.footprint(), c.address("echo")
 	for _, victims := range [][]string{{"kubelet"}, {"containerd"}, {"kube-proxy", "coredns"}, {"etcd", "kube-apiserver"}} {
 		for _, name := range victims {
 			c.kill(name)
@@ -217,8 +219,10 @@ func (c cluster) killedProgramsComeBack() {
 	}
 	c.echoAnswers()
 	c.modelAnswers()
-	if now := c.footprint()["pods"]; now != pods {
-		c.Errorf("pods were %s and are %s", pods, now)
+	for _, what := range []string{"pods", "restarts"} {
+		if now := c.footprint()[what]; now != before[what] {
+			c.Errorf("%s were %s and are %s", what, before[what], now)
+		}
 	}
 }
 
