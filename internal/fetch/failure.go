@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"path"
 	"strings"
 	"unicode/utf8"
 
@@ -36,6 +37,7 @@ func newFailure(address string, err error, env func(string) string) *Failure {
 	case errors.As(err, &limit):
 		text += "; use a smaller model, or raise the limit"
 	}
+	text = strings.TrimPrefix(text, path.Base(shown(address))+": ") // of a single file the address says it
 	text = "Cannot fetch " + shown(address) + ": " + strings.Join(strings.Fields(text), " ")
 	text = redact(strings.TrimRight(text, "."), env)
 	if len(text) > longest {

@@ -197,7 +197,7 @@ func TestWeb(t *testing.T) {
 			want: map[string]string{"model.onnx": large}, header: hush},
 		{name: "broken headers", path: "/model.onnx", env: map[string]string{"127.0.0.1-headers": `{"X-Key": "` + hush}, wrong: "no JSON object"},
 		{name: "an impossible header", path: "/model.onnx", env: map[string]string{"127.0.0.1-headers": `{"X Key": "` + hush + `"}`}, wrong: "no HTTP header"},
-		{name: "nothing", path: "/nothing?sig=" + hush, wrong: "it does not exist (404); check the address"},
+		{name: "nothing", path: "/nothing?sig=" + hush, wrong: "/nothing: it does not exist (404); check the address"},
 		{name: "refused", path: "/model.onnx", server: func(s *fetchtest.Server) { s.Spoil(fetchtest.Fault{Status: 403}) }, wrong: "(403); check the headers"},
 		{name: "no file", path: "/models/", wrong: "names no file"},
 		{name: "a login page", path: "/model.onnx", server: func(s *fetchtest.Server) { s.Header.Set("Content-Type", "text/html") }, wrong: "web page"},

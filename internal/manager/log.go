@@ -12,6 +12,8 @@ import (
 	"runtime"
 	"strings"
 	"syscall"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
 // NewLogHandler writes one structured line per record. Messages name the flags.
@@ -66,12 +68,14 @@ func (q quiet) WithAttrs(attrs []slog.Attr) slog.Handler { return quiet{q.Handle
 func (q quiet) WithGroup(name string) slog.Handler { return quiet{q.Handler.WithGroup(name)} }
 
 // farewell recognises the errors that libraries report at an orderly end: giving the lease back counts as losing it, and
-// a request that was under way when the process stopped comes back as cancelled. A loss that matters comes back from Run.
+// a request or a cache that was under way when the process stopped comes back as cancelled, or as one that never came. A
+// loss that matters comes back from Run.
 func farewell(r slog.Record) bool {
 	found := false
 	r.Attrs(func(a slog.Attr) bool {
 		err, ok := a.Value.Any().(error)
-		found = ok && (errors.Is(err, context.Canceled) || r.Message == afterStop && err.Error() == "leader election lost")
+		found = ok && (errors.Is(err, context.Canceled) || r.Message == afterStop && err.Error() == "leader election lost" ||
+			r.Message == noInformer && apierrors.IsTimeout(err))
 		return !found
 	})
 	return found
@@ -79,6 +83,9 @@ func farewell(r slog.Record) bool {
 
 // afterStop is how controller-runtime begins a line about what went wrong while it stopped.
 const afterStop = "error received after stop sequence was engaged"
+
+// noInformer is how controller-runtime tells that a cache was given up before it was filled.
+const noInformer = "failed to get informer from cache"
 
 // hungUp recognises a TLS handshake that ended because one side went away: a client or a probe that closed its connection,
 // or this server when it stops. A handshake in which one side refused the other is not among them. The lines come from

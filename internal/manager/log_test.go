@@ -16,6 +16,7 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
@@ -129,4 +130,26 @@ func logged(t *testing.T, level string, write func(logr.Logger)) []string {
 		lines = append(lines, fields[slog.LevelKey].(string)+" "+strings.TrimSpace(fields[slog.MessageKey].(string)))
 	}
 	return lines
+}
+
+func TestFarewell(t *testing.T) {
+	timeout := apierrors.NewTimeoutError("failed waiting for *v1.Secret Informer to sync", 0)
+	for _, c := range []struct {
+		message string
+		err     error
+		want    bool
+	}{
+		{noInformer, timeout, true},
+		{noInformer, errors.New("no kind is registered"), false},
+		{"Failed to list", timeout, false},
+		{afterStop, errors.New("leader election lost"), true},
+		{"Failed to renew", errors.New("leader election lost"), false},
+		{"Failed to list", fmt.Errorf("list: %w", context.Canceled), true},
+	} {
+		r := slog.NewRecord(time.Now(), slog.LevelError, c.message, 0)
+		r.AddAttrs(slog.Any("err", c.err))
+		if got := farewell(r); got != c.want {
+			t.Errorf("%s: %v: got %v", c.message, c.err, got)
+		}
+	}
 }

@@ -149,7 +149,9 @@ func (c cluster) kill(name string) {
 var fresh = &http.Client{Timeout: 15 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
 
 // get asks a server in the cluster from this machine.
-func (c cluster) get(url string) (string, error) { return answer(c.Context(), http.MethodGet, url, nil) }
+func (c cluster) get(url string) (string, error) {
+	return answer(c.Context(), http.MethodGet, url, nil)
+}
 
 func (c cluster) post(url, file string) (string, error) {
 	body, err := os.Open(filepath.Join(root, file))
