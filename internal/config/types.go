@@ -139,7 +139,7 @@ type StorageInitializer struct {
 	Image string `json:"image"`
 	// Command belongs to the image: what it is started with, before the pairs of source and destination. Empty means
 	// that the image starts its downloader by itself.
-	Command []string `json:"command"`
+	Command []string `json:"command,omitempty"` // what does not say it is recognised as before
 	Resources
 	CABundleConfigMapName   string            `json:"caBundleConfigMapName"`
 	CABundleVolumeMountPath string            `json:"caBundleVolumeMountPath"`
