@@ -67,6 +67,10 @@ func Run(ctx context.Context, pairs []Pair, o Options) error {
 	stop := r.report(ctx)
 	defer stop()
 	for _, pair := range pairs {
+		if o.Env("CONFIDENTIAL_ENABLED") == "true" { // it would arrive as it is stored, and nobody would know why it does not load
+			return newFailure(pair.Source, errors.New("encrypted models cannot be decrypted here; choose a storage container that can in "+
+				"storageContainerName, or set confidential.enabled to false"), o.Env)
+		}
 		if err := r.one(ctx, pair); err != nil {
 			return newFailure(pair.Source, err, o.Env)
 		}

@@ -255,6 +255,15 @@ func TestSeveralModels(t *testing.T) {
 	}
 }
 
+// TestEncryptedModelsAreRefused: what nobody decrypts must not arrive as if it were a model.
+func TestEncryptedModelsAreRefused(t *testing.T) {
+	server := fetchtest.New(t, map[string][]byte{"/a.bin": []byte("aaaa")})
+	got, err := newScene(map[string]string{"CONFIDENTIAL_ENABLED": "true"}).fetch(t, server.URL+"/a.bin")
+	if err == nil || !strings.Contains(err.Error(), "cannot be decrypted") || len(got) > 0 || len(server.Requests()) > 0 {
+		t.Errorf("error %v, files %v", err, got)
+	}
+}
+
 // TestStopped: a signal ends it at once and leaves nothing incomplete.
 func TestStopped(t *testing.T) {
 	server := fetchtest.New(t, map[string][]byte{"/a.bin": []byte("aaaa")})
