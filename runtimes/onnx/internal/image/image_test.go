@@ -12,16 +12,13 @@ import (
 	"testing"
 
 	"github.com/modelplane/modelplane/runtimes/onnx/internal/image"
-	"github.com/modelplane/modelplane/runtimes/onnx/internal/ortlib"
+	"github.com/modelplane/modelplane/runtimes/onnx/internal/ortlib/orttest"
 )
 
 // TestTree starts the server with nothing but the collected files: it must come as far as looking for a model, for which
 // it has loaded ONNX Runtime before.
 func TestTree(t *testing.T) {
-	library, err := ortlib.Find()
-	if err != nil {
-		t.Skipf("not tested: %v", err)
-	}
+	library := orttest.Library(t)
 	server := filepath.Join(t.TempDir(), "server")
 	build := exec.CommandContext(t.Context(), "go", "build", "-tags", "netgo,osusergo", "-o", server, "../../cmd/modelplane-onnx")
 	build.Env = append(os.Environ(), "CGO_ENABLED=1")
