@@ -99,6 +99,15 @@ func (f *Faults) Add(rules ...Rule) *Faults {
 	return f
 }
 
+// AddEach adds a rule with the probability for each way in which a call can
+// fail at once. There are six, so that of ten calls about five fail with 0.1.
+func (f *Faults) AddEach(probability float64) *Faults {
+	for _, fault := range []Fault{InternalError, Unavailable, Conflict, Timeout, ClosedBefore, ClosedAfter} {
+		f.Add(Rule{Fault: fault, Probability: probability})
+	}
+	return f
+}
+
 // Clear forgets all rules and keeps the counts.
 func (f *Faults) Clear() {
 	f.mu.Lock()

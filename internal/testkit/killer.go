@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"sync"
 	"syscall"
+	"testing"
 
 	"k8s.io/client-go/rest"
 )
@@ -121,4 +122,19 @@ func (s *stream) Close() error {
 
 func (k *Killer) err() error {
 	return fmt.Errorf("cut off by the test after %d calls: %w", k.Calls(), syscall.ECONNREFUSED)
+}
+
+// Insist runs a manager for the rest of the test and starts it again when it
+// ends, as a kubelet would.
+func Insist(t testing.TB, run func(context.Context) error) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for ctx.Err() == nil {
+			_ = run(ctx) // that it ends is what is tried
+		}
+	}()
+	t.Cleanup(func() { cancel(); <-done })
 }

@@ -285,15 +285,12 @@ func TestKilledEverywhere(t *testing.T) {
 	testkit.KillEverywhere(t, test)
 }
 
-// TestFailingCalls converges while one call in ten fails, in every way that a
-// call can fail.
+// TestFailingCalls converges while about half of the calls fail, in every way
+// that a call can fail.
 func TestFailingCalls(t *testing.T) {
 	const n = 10
 	b := bench{servingtest.New(t)}
-	faults := testkit.NewFaults(7)
-	for _, f := range []testkit.Fault{testkit.InternalError, testkit.Unavailable, testkit.Conflict, testkit.Timeout, testkit.ClosedBefore, testkit.ClosedAfter} {
-		faults.Add(testkit.Rule{Fault: f, Probability: 0.1})
-	}
+	faults := testkit.NewFaults(7).AddEach(0.1)
 	counter := testkit.NewCounter()
 	b.Insist(t, counter.Wrap(faults.Wrap(b.Manager)))
 	b.Create(t, b.Service("iris", "sklearn"))

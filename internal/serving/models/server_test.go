@@ -193,15 +193,12 @@ func TestKilledEverywhere(t *testing.T) {
 	testkit.KillEverywhere(t, test)
 }
 
-// TestFailingCalls converges while one call in ten fails, in every way that a
-// call can fail.
+// TestFailingCalls converges while about half of the calls fail, in every way
+// that a call can fail.
 func TestFailingCalls(t *testing.T) {
 	const n = 20
 	b := bench{servingtest.New(t)}
-	faults := testkit.NewFaults(11)
-	for _, f := range []testkit.Fault{testkit.InternalError, testkit.Unavailable, testkit.Conflict, testkit.Timeout, testkit.ClosedBefore, testkit.ClosedAfter} {
-		faults.Add(testkit.Rule{Fault: f, Probability: 0.1})
-	}
+	faults := testkit.NewFaults(11).AddEach(0.1)
 	for i := range n {
 		b.orphan(t, fmt.Sprintf("orphan%d", i))
 	}

@@ -178,19 +178,10 @@ func (b *Bench) Manage(t testing.TB, cfg *rest.Config) (stop func()) {
 	return stop
 }
 
-// Insist runs the manager for the rest of the test and starts it again when it
-// ends, as a kubelet would.
+// Insist runs the manager for the rest of the test, again and again if need be.
 func (b *Bench) Insist(t testing.TB, cfg *rest.Config) {
 	t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		for ctx.Err() == nil {
-			_ = b.Run(ctx, cfg)
-		}
-	}()
-	t.Cleanup(func() { cancel(); <-done })
+	testkit.Insist(t, func(ctx context.Context) error { return b.Run(ctx, cfg) })
 }
 
 // Create creates objects.
