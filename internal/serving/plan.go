@@ -103,11 +103,12 @@ func (p *planner) standard() engine.Plan {
 	for _, route := range front.objects {
 		p.children = append(p.children, engine.Child{Object: route})
 	}
+	status := p.standardStatus(front)
 	return engine.Plan{
 		Children: p.children,
-		Status:   p.standardStatus(front),
+		Status:   status,
 		Problem:  p.problem,
-		Events:   p.events,
+		Events:   append(p.events, p.failures(status)...),
 	}
 }
 

@@ -64,7 +64,7 @@ func (p *planner) knative() engine.Plan {
 		return p.fail(&failure{problem: engine.MustChange("InvalidHost", "%s", err.Error())})
 	}
 	status := p.knativeStatus(now, urls, ingress.KnativeIgnored(front, p.cfg))
-	return engine.Plan{Children: p.children, Status: status, Problem: p.problem, Events: p.events}
+	return engine.Plan{Children: p.children, Status: status, Problem: p.problem, Events: append(p.events, p.failures(status)...)}
 }
 
 // addServerless adds the Knative Services of components and reads what became
