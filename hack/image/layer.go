@@ -10,7 +10,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"time"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -56,6 +55,10 @@ func base(roots string) ([]file, error) {
 // addTree appends everything below a directory, parents before children. Only the right to execute is kept of each
 // file's mode, since the rest follows from the umask of whoever made it.
 func addTree(entries []file, dir string) ([]file, error) {
+	known := map[string]bool{}
+	for _, e := range entries {
+		known[e.name] = true
+	}
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || path == dir {
 			return err
@@ -77,8 +80,7 @@ func addTree(entries []file, dir string) ([]file, error) {
 		case info.Mode()&0o111 != 0:
 			entry.mode = 0o555
 		}
-		known := func(f file) bool { return f.name == entry.name }
-		if !slices.ContainsFunc(entries, known) {
+		if !known[entry.name] {
 			entries = append(entries, entry)
 		}
 		return nil

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Command mlflowfiles gets together an MLflow server for the end-to-end tests: a Python of this machine, the packages
+// that the server needs from the package index, and the shared libraries and shell that both need.
+//
+//	go run ./test/e2e/mlflowfiles tree     prints the directory with all files of the image, making it first when it is nowhere
+//	go run ./test/e2e/mlflowfiles python   prints a Python that can import mlflow, from the same directory
+//
+// Standard output carries a path and nothing else. The exit code is 3 when there is no suitable Python or the packages
+// cannot be had, so that a caller can tell this from a mistake.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+)
+
+// mlflowVersion is the one that Modelplane supports.
+const mlflowVersion = "3.14.0"
+
+// packages are what the image of the server contains: MLflow, its Kubernetes workspaces, PostgreSQL and S3.
+var packages = []string{"mlflow==" + mlflowVersion, "mlflow-kubernetes-plugins", "psycopg2-binary", "boto3"}
+
+// errUnavailable marks what this machine cannot give.
+var errUnavailable = errors.New("unavailable")
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := run(ctx, os.Args[1:])
+	stop()
+	if err == nil {
+		return
+	}
+	fmt.Fprintln(os.Stderr, "mlflowfiles:", err)
+	if errors.Is(err, errUnavailable) {
+		os.Exit(3)
+	}
+	os.Exit(1)
+}
+
+func run(ctx context.Context, args []string) error {
+	if len(args) != 1 || args[0] != "tree" && args[0] != "python" {
+		return errors.New("use: mlflowfiles tree, or mlflowfiles python")
+	}
+	py, err := findPython(ctx)
+	if err != nil {
+		return err
+	}
+	tree, err := ensure(ctx, py)
+	if err != nil {
+		return err
+	}
+	if args[0] == "python" {
+		tree = filepath.Join(tree, py.inImage())
+	}
+	fmt.Println(tree)
+	return nil
+}
+
+// ensure fills a directory beside the wanted one and renames it, so that what exists is complete.
+func ensure(ctx context.Context, py python) (string, error) {
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return "", err
+	}
+	dir := filepath.Join(cache, "modelplane", "mlflow-"+mlflowVersion+"-python"+py.Version)
+	if _, err := os.Stat(dir); err == nil {
+		return dir, nil
+	}
+	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
+		return "", err
+	}
+	temp, err := os.MkdirTemp(filepath.Dir(dir), ".mlflow.")
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = os.RemoveAll(temp) }()
+	if err := fill(ctx, py, temp); err != nil {
+		return "", err
+	}
+	return dir, errors.Join(os.Chmod(temp, 0o755), os.Rename(temp, dir))
+}
+
+func fill(ctx context.Context, py python, tree string) error {
+	tell("copying Python %s", py.Version)
+	if err := py.copyTo(tree); err != nil {
+		return err
+	}
+	tell("fetching MLflow %s and what it needs (two minutes)", mlflowVersion)
+	if err := py.install(ctx, tree); err != nil {
+		return err
+	}
+	tell("compiling it, so that pods start quickly")
+	if err := py.compile(ctx, tree); err != nil {
+		return err
+	}
+	if err := addShell(tree); err != nil {
+		return err
+	}
+	return addLibraries(tree)
+}
+
+func tell(format string, args ...any) { fmt.Fprintf(os.Stderr, "    "+format+"\n", args...) }

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// python is an interpreter of this machine, as it describes itself.
+type python struct {
+	Executable string // without symbolic links
+	Version    string // 3.12
+	Stdlib     string // directory of the standard library
+	Pip        bool   // whether it can install packages
+}
+
+const describe = `
+import importlib.util, json, os, sys, sysconfig
+print(json.dumps({
+    "Executable": os.path.realpath(sys.executable),
+    "Version": "%d.%d" % sys.version_info[:2],
+    "Stdlib": sysconfig.get_path("stdlib"),
+    "Pip": importlib.util.find_spec("pip") is not None,
+}))`
+
+// wanted are the versions that MLflow and its plugin run on.
+var wanted = []string{"3.12", "3.13"}
+
+// findPython looks where MODELPLANE_PYTHON says, on the path and among the versions of pyenv.
+func findPython(ctx context.Context) (python, error) {
+	var candidates []string
+	for _, version := range wanted {
+		candidates = append(candidates, "python"+version)
+		found, err := filepath.Glob(filepath.Join(cmp.Or(os.Getenv("PYENV_ROOT"), "/opt/pyenv"), "versions", version+".*", "bin", "python3"))
+		if err != nil {
+			return python{}, err
+		}
+		candidates = append(candidates, found...)
+	}
+	candidates = append(candidates, "python3")
+	if own := os.Getenv("MODELPLANE_PYTHON"); own != "" {
+		candidates = []string{own}
+	}
+	for _, candidate := range candidates {
+		out, err := exec.CommandContext(ctx, candidate, "-c", describe).Output()
+		if err != nil {
+			continue // it is not there, or only the shim of a version manager is
+		}
+		var py python
+		if err := json.Unmarshal(out, &py); err != nil {
+			return python{}, fmt.Errorf("%s: %w", candidate, err)
+		}
+		if py.Pip && slices.Contains(wanted, py.Version) {
+			return py, nil
+		}
+	}
+	return python{}, fmt.Errorf("%w: none of %s is a Python %s with pip; install one, or name it in MODELPLANE_PYTHON",
+		errUnavailable, strings.Join(candidates, ", "), strings.Join(wanted, " or "))
+}
+
+// inImage is where the interpreter is in the image; it finds its library from there.
+func (p python) inImage() string { return "usr/local/bin/python" + p.Version }
+
+func (p python) library() string { return "usr/local/lib/python" + p.Version }
+
+// copyTo leaves out what a server never needs, and packages that somebody installed on this machine.
+func (p python) copyTo(tree string) error {
+	superfluous := func(name string, d fs.DirEntry) bool {
+		switch name {
+		case "site-packages", "dist-packages", "test", "idlelib", "turtledemo", "ensurepip", "__pycache__":
+			return d.IsDir()
+		}
+		return strings.HasPrefix(name, "config-"+p.Version)
+	}
+	if err := copyTree(p.Stdlib, filepath.Join(tree, p.library()), superfluous); err != nil {
+		return err
+	}
+	if err := copyFile(p.Executable, filepath.Join(tree, p.inImage())); err != nil {
+		return err
+	}
+	return copyFile(p.Executable, filepath.Join(tree, "usr/local/bin/python3"))
+}
+
+func (p python) install(ctx context.Context, tree string) error {
+	site := filepath.Join(tree, p.library(), "site-packages")
+	args := append([]string{"-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-input", "--root-user-action", "ignore",
+		"--only-binary", ":all:", "--no-compile", "--target", site}, packages...)
+	cmd := exec.CommandContext(ctx, p.Executable, args...)
+	cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("%w: pip cannot install %v: %w", errUnavailable, packages, err)
+	}
+	if err := os.RemoveAll(filepath.Join(site, "bin")); err != nil { // their first lines name this machine's Python
+		return err
+	}
+	program := "#!/" + p.inImage() + "\nimport sys\n\nfrom mlflow.cli import cli\n\nsys.exit(cli())\n"
+	for _, path := range []string{"usr/local/bin/mlflow", "mlflow"} { // the second is what the image starts by itself
+		if err := os.WriteFile(filepath.Join(tree, path), []byte(program), 0o755); err != nil {
+			return err
+		}
+	}
+	return removeBallast(site)
+}
+
+// compile does not tie the result to the times of the sources, which an image does not keep.
+func (p python) compile(ctx context.Context, tree string) error {
+	library := filepath.Join(tree, p.library())
+	cmd := exec.CommandContext(ctx, p.Executable, "-m", "compileall", "-q", "-j", "0", "--invalidation-mode", "unchecked-hash",
+		"-s", tree, "-p", "/", "-x", `bad_coding|badsyntax|lib2to3/tests`, library)
+	out, err := cmd.CombinedOutput()
+	if err != nil { // some packages ship sources of other versions of Python
+		tell("some files cannot be compiled: %s", firstLine(string(out)))
+	}
+	return nil
+}
+
+// removeBallast takes out what is only of use to those who develop these packages.
+func removeBallast(site string) error {
+	return filepath.WalkDir(site, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		switch name := d.Name(); {
+		case d.IsDir() && (name == "tests" || name == "include"):
+			if err := os.RemoveAll(path); err != nil {
+				return err
+			}
+			return filepath.SkipDir
+		case strings.HasSuffix(name, ".pyi"), strings.HasSuffix(name, ".a"), strings.HasSuffix(name, ".pyx"), strings.HasSuffix(name, ".map"):
+			return os.Remove(path)
+		}
+		return nil
+	})
+}
+
+func firstLine(s string) string {
+	line, _, _ := strings.Cut(strings.TrimSpace(s), "\n")
+	return line
+}
