@@ -49,7 +49,7 @@ func mount(t *testing.T, dir string, files map[string][]byte) {
 func files(t *testing.T, host string) map[string][]byte {
 	t.Helper()
 	now, l := time.Now(), Lifetimes{}.withDefaults()
-	signer, err := newAuthority(now, l)
+	signer, err := newAuthority(now, l, webhookSubject)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -25,6 +25,9 @@ import (
 const (
 	certificateBlock = "CERTIFICATE"
 	privateKeyBlock  = "PRIVATE KEY"
+
+	// webhookSubject is whom the certificates of webhooks and metrics are made out to.
+	webhookSubject = "modelplane webhook"
 )
 
 // authority is a certificate authority that can sign: its certificate and its key.
@@ -33,9 +36,9 @@ type authority struct {
 	key  crypto.Signer
 }
 
-// newAuthority makes a self-signed authority. The name carries a part of the serial number, because two roots in one
-// bundle with the same name would leave the verifier guessing.
-func newAuthority(now time.Time, l Lifetimes) (*authority, error) {
+// newAuthority makes a self-signed authority for certificates of a subject. Its name carries a part of the serial number,
+// because two roots in one bundle with the same name would leave the verifier guessing.
+func newAuthority(now time.Time, l Lifetimes, subject string) (*authority, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, fmt.Errorf("generate the authority's key: %w", err)
@@ -46,7 +49,7 @@ func newAuthority(now time.Time, l Lifetimes) (*authority, error) {
 	}
 	template := &x509.Certificate{
 		SerialNumber:          serial,
-		Subject:               pkix.Name{CommonName: fmt.Sprintf("modelplane webhook authority %x", serial.Bytes()[:4])},
+		Subject:               pkix.Name{CommonName: fmt.Sprintf("%s authority %x", subject, serial.Bytes()[:4])},
 		NotBefore:             now.Add(-l.Backdate),
 		NotAfter:              now.Add(l.Authority),
 		KeyUsage:              x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
@@ -65,9 +68,9 @@ func newAuthority(now time.Time, l Lifetimes) (*authority, error) {
 	return &authority{cert: cert, key: key}, nil
 }
 
-// issue makes a serving certificate for the hosts. It never outlives the authority, so that whoever looks at the
+// issue makes a serving certificate of the subject for the hosts. It never outlives the authority, so that whoever looks at the
 // serving certificate alone sees the true end.
-func (a *authority) issue(now time.Time, l Lifetimes, hosts []string) (*tls.Certificate, error) {
+func (a *authority) issue(now time.Time, l Lifetimes, subject string, hosts []string) (*tls.Certificate, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, fmt.Errorf("generate the serving key: %w", err)
@@ -82,7 +85,7 @@ func (a *authority) issue(now time.Time, l Lifetimes, hosts []string) (*tls.Cert
 	}
 	template := &x509.Certificate{
 		SerialNumber:          serial,
-		Subject:               pkix.Name{CommonName: "modelplane webhook"},
+		Subject:               pkix.Name{CommonName: subject},
 		NotBefore:             now.Add(-l.Backdate),
 		NotAfter:              notAfter,
 		KeyUsage:              x509.KeyUsageDigitalSignature,

@@ -231,7 +231,7 @@ func (s state) retireAt(root *x509.Certificate, l Lifetimes) (time.Time, bool) {
 // replaceAuthority lets a new authority join. Roots that are still good stay, the newest first, and so does what is
 // being served.
 func (s state) replaceAuthority(now time.Time, l Lifetimes) (state, error) {
-	signer, err := newAuthority(now, l)
+	signer, err := newAuthority(now, l, webhookSubject)
 	if err != nil {
 		return state{}, err
 	}
@@ -270,7 +270,7 @@ func (s state) issue(now time.Time, l Lifetimes, hosts []string) (state, error) 
 	}
 	hosts = slices.Clone(hosts)
 	slices.Sort(hosts)
-	serving, err := s.signer.issue(now, l, slices.Compact(hosts))
+	serving, err := s.signer.issue(now, l, webhookSubject, slices.Compact(hosts))
 	if err != nil {
 		return state{}, err
 	}
