@@ -24,9 +24,9 @@ import (
 	"github.com/modelplane/modelplane/internal/admission"
 	"github.com/modelplane/modelplane/internal/config"
 	"github.com/modelplane/modelplane/internal/engine"
+	"github.com/modelplane/modelplane/internal/kube"
 	"github.com/modelplane/modelplane/internal/serving/graphs"
 	"github.com/modelplane/modelplane/internal/serving/models"
-	"github.com/modelplane/modelplane/internal/serving/workload"
 )
 
 // Optional APIs.
@@ -82,8 +82,8 @@ func (r *Room) services() engine.Controller {
 		ReadyEvent:    "InferenceServiceReady",
 		NotReadyEvent: "InferenceServiceNotReady",
 		Children: []engine.ChildKind{
-			{Object: &appsv1.Deployment{}, Trim: workload.TrimDeployment},
-			{Object: &corev1.Service{}, Trim: workload.TrimService},
+			{Object: &appsv1.Deployment{}, Trim: kube.TrimDeployment},
+			{Object: &corev1.Service{}, Trim: kube.TrimService},
 			{Object: &corev1.ConfigMap{}, MetadataOnly: true},
 			{Object: &autoscalingv2.HorizontalPodAutoscaler{}, MetadataOnly: true},
 			{Object: &networkingv1.Ingress{}, MetadataOnly: true},
@@ -98,7 +98,7 @@ func (r *Room) services() engine.Controller {
 			{Object: &v1alpha1.ClusterServingRuntime{}},
 			{Object: &v1alpha1.ClusterStorageContainer{}},
 			{Object: &v1alpha1.TrainedModel{}},
-			{Object: &corev1.Pod{}, Select: ofServices, Trim: workload.TrimPod, Index: serviceOf},
+			{Object: &corev1.Pod{}, Select: ofServices, Trim: kube.TrimPod, Index: serviceOf},
 			{Object: &corev1.ConfigMap{}, MetadataOnly: true},
 			{Object: &corev1.Secret{}, MetadataOnly: true},
 			{Object: &corev1.ServiceAccount{}, MetadataOnly: true},

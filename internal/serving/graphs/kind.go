@@ -23,7 +23,7 @@ import (
 	"github.com/modelplane/modelplane/api/serving/v1beta1"
 	"github.com/modelplane/modelplane/internal/config"
 	"github.com/modelplane/modelplane/internal/engine"
-	"github.com/modelplane/modelplane/internal/serving/workload"
+	"github.com/modelplane/modelplane/internal/kube"
 )
 
 // Optional APIs.
@@ -46,8 +46,8 @@ func Controller(platform *config.Platform) engine.Controller {
 		ReadyEvent:    "InferenceGraphReady",
 		NotReadyEvent: "InferenceGraphNotReady",
 		Children: []engine.ChildKind{
-			{Object: &appsv1.Deployment{}, Trim: workload.TrimDeployment},
-			{Object: &corev1.Service{}, Trim: workload.TrimService},
+			{Object: &appsv1.Deployment{}, Trim: kube.TrimDeployment},
+			{Object: &corev1.Service{}, Trim: kube.TrimService},
 			{Object: &autoscalingv2.HorizontalPodAutoscaler{}, MetadataOnly: true},
 			{Object: foreign(knativeService), Optional: true},
 			{Object: foreign(scaledObject), Optional: true, MetadataOnly: true},
@@ -56,7 +56,7 @@ func Controller(platform *config.Platform) engine.Controller {
 			{Object: &v1beta1.InferenceService{}},
 			{Object: &v1alpha1.ServingRuntime{}},
 			{Object: &v1alpha1.ClusterServingRuntime{}},
-			{Object: &corev1.Pod{}, Select: ofGraphs, Trim: workload.TrimPod},
+			{Object: &corev1.Pod{}, Select: ofGraphs, Trim: kube.TrimPod},
 			{Object: &corev1.ConfigMap{}, MetadataOnly: true},
 		},
 	})

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package workload
+package kube
 
 import (
 	appsv1 "k8s.io/api/apps/v1"
