@@ -252,6 +252,11 @@ func TestPod(t *testing.T) {
 			Reason: InitContainerFailed, Blocking: true, Container: "load", Init: true, ExitCode: 1,
 			Message: "Init container load failed with exit code 1: An error occurred (403) when calling HeadObject: Forbidden. Check the credentials it uses and what they permit. See its log with kubectl logs --previous -c load.",
 		}},
+		"init container: advises itself": {initIs(corev1.ContainerStatus{State: waits("CrashLoopBackOff", ""), LastTerminationState: ends(1, "Error",
+			"Cannot fetch https://models.example/iris.onnx: it does not exist (404); check the address.")}), Finding{
+			Reason: InitContainerFailed, Blocking: true, Container: "load", Init: true, ExitCode: 1,
+			Message: "Init container load failed with exit code 1: Cannot fetch https://models.example/iris.onnx: it does not exist (404); check the address. See its log with kubectl logs --previous -c load.",
+		}},
 
 		"readiness lost": {func(p *corev1.Pod) {
 			serverIs(corev1.ContainerStatus{State: runs(start), Started: ptr.To(true)})(p)
@@ -347,6 +352,11 @@ func TestPod(t *testing.T) {
 			}
 			if diff := cmp.Diff(before, &p); diff != "" {
 				t.Errorf("the pod was changed:\n%s", diff)
+			}
+			p.Spec = Needed(&p.Spec)
+			cached, _ := Pod(&p)
+			if diff := cmp.Diff(got, cached, cmp.AllowUnexported(Finding{})); diff != "" {
+				t.Errorf("what is needed of the pod does not suffice (-whole +needed):\n%s", diff)
 			}
 		})
 	}

@@ -60,10 +60,10 @@ var crashes = []hint{
 		next: "Correct its arguments."},
 }
 
-// crashStep is what to do about a container that ended with these words.
+// crashStep is what to do about a container that ended with these words. What it advises itself is not said twice.
 func crashStep(container, said string) string {
 	log := fmt.Sprintf("See its log with kubectl logs --previous -c %s.", container)
-	if h, ok := match(crashes, said); ok {
+	if h, ok := match(crashes, said); ok && !strings.Contains(strings.ToLower(said), "; check ") {
 		return h.next + " " + log
 	}
 	return log

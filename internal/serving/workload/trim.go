@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package workload
+
+import (
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/modelplane/modelplane/internal/kube/cause"
+)
+
+// TrimDeployment keeps of a live Deployment what tells how far it is. All controllers that make Deployments share what
+// is kept of them, so they all use this.
+func TrimDeployment(obj client.Object) {
+	if d, ok := obj.(*appsv1.Deployment); ok {
+		d.Spec = appsv1.DeploymentSpec{Replicas: d.Spec.Replicas, Paused: d.Spec.Paused}
+	}
+}
+
+// TrimService keeps of a live Service what tells whether it has to be made anew.
+func TrimService(obj client.Object) {
+	if s, ok := obj.(*corev1.Service); ok {
+		s.Spec, s.Status = corev1.ServiceSpec{ClusterIP: s.Spec.ClusterIP}, corev1.ServiceStatus{}
+	}
+}
+
+// TrimPod keeps of a live pod what tells why it is not ready.
+func TrimPod(obj client.Object) {
+	pod, ok := obj.(*corev1.Pod)
+	if !ok {
+		return
+	}
+	pod.Spec = cause.Needed(&pod.Spec)
+	pod.Annotations = nil
+	pod.Status.PodIPs, pod.Status.HostIPs = nil, nil
+}
