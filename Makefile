@@ -89,8 +89,10 @@ test-onnx: ## Run the tests of the ONNX server, as far as there are a C compiler
 .PHONY: e2e
 e2e: bin/up ## Bring everything up on this machine, use it, break it, take it down
 	@echo "==> images for the tests"
-	@mkdir -p dist/e2e; $(GO) run ./hack/image --by-content --package ./test/e2e/echo --name modelplane-echo --out dist/e2e \
-		| tee dist/e2e/modelplane-echo.reference
+	@mkdir -p dist/e2e; for program in echo transformer; do \
+		$(GO) run ./hack/image --by-content --package ./test/e2e/$$program --name modelplane-$$program --out dist/e2e \
+			| tee dist/e2e/modelplane-$$program.reference; \
+	done
 	@echo "==> end-to-end tests"
 	@local="$(local)"; MODELPLANE_LOCAL="$$local" MODELPLANE_UP="$(CURDIR)/bin/up" MODELPLANE_ECHO=dist/e2e \
 		$(GO) test -tags e2e -count 1 -v -timeout 30m $(TESTFLAGS) ./test/e2e/...

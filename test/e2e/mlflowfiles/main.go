@@ -26,6 +26,9 @@ const mlflowVersion = "3.14.0"
 // packages are what the image of the server contains: MLflow, its Kubernetes workspaces, PostgreSQL and S3.
 var packages = []string{"mlflow==" + mlflowVersion, "mlflow-kubernetes-plugins", "psycopg2-binary", "boto3"}
 
+// program is what the image starts when nobody names a command. Its name is the image's.
+const program = "modelplane-mlflow"
+
 // errUnavailable marks what this machine cannot give.
 var errUnavailable = errors.New("unavailable")
 

@@ -102,9 +102,9 @@ func (p python) install(ctx context.Context, tree string) error {
 	if err := os.RemoveAll(filepath.Join(site, "bin")); err != nil { // their first lines name this machine's Python
 		return err
 	}
-	program := "#!/" + p.inImage() + "\nimport sys\n\nfrom mlflow.cli import cli\n\nsys.exit(cli())\n"
-	for _, path := range []string{"usr/local/bin/mlflow", "mlflow"} { // the second is what the image starts by itself
-		if err := os.WriteFile(filepath.Join(tree, path), []byte(program), 0o755); err != nil {
+	script := "#!/" + p.inImage() + "\nimport sys\n\nfrom mlflow.cli import cli\n\nsys.exit(cli())\n"
+	for _, path := range []string{"usr/local/bin/mlflow", program} {
+		if err := os.WriteFile(filepath.Join(tree, path), []byte(script), 0o755); err != nil {
 			return err
 		}
 	}
