@@ -71,6 +71,9 @@ func (w *writer) apply(ctx context.Context, o owner, intents []*intent) outcome 
 			out.fail(problemOf(ctx.Err(), "Writing "+in.key.String()))
 			return out
 		}
+		if in.Keep {
+			continue
+		}
 		w.applyOne(ctx, o, in, have[in.key], &out)
 		out.unseen = out.unseen || w.unseen(in, have[in.key])
 	}

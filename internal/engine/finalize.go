@@ -94,8 +94,28 @@ func (r *reconciler[T, Seen]) remove(ctx context.Context, obj T, why Event) *Pro
 
 // setFinalizers replaces the list if nobody else changed the object since.
 func (r *reconciler[T, Seen]) setFinalizers(ctx context.Context, o owner, finalizers []string) error {
+	return r.setMeta(ctx, o, "finalizers", finalizers)
+}
+
+// takeOff removes the annotations that are there if nobody else changed the
+// object since: a request that was made meanwhile is not lost.
+func (r *reconciler[T, Seen]) takeOff(ctx context.Context, o owner, annotations []string) error {
+	off := map[string]any{}
+	for _, name := range annotations {
+		if _, there := o.GetAnnotations()[name]; there {
+			off[name] = nil
+		}
+	}
+	if len(off) == 0 {
+		return nil
+	}
+	return client.IgnoreNotFound(r.setMeta(ctx, o, "annotations", off))
+}
+
+// setMeta changes one field of the object's metadata.
+func (r *reconciler[T, Seen]) setMeta(ctx context.Context, o owner, field string, value any) error {
 	body, err := json.Marshal(map[string]any{"metadata": map[string]any{
-		"resourceVersion": o.GetResourceVersion(), "finalizers": finalizers,
+		"resourceVersion": o.GetResourceVersion(), field: value,
 	}})
 	if err != nil {
 		return err
@@ -106,6 +126,7 @@ func (r *reconciler[T, Seen]) setFinalizers(ctx context.Context, o owner, finali
 	}
 	// The status patch that follows must build on this version.
 	o.SetResourceVersion(answer.GetResourceVersion())
-	o.SetFinalizers(finalizers)
+	o.SetFinalizers(answer.GetFinalizers())
+	o.SetAnnotations(answer.GetAnnotations())
 	return nil
 }

@@ -42,12 +42,18 @@ type Plan struct {
 	// gone, and says this event. The rest of the plan is then ignored.
 	Remove *Event
 	// Status is the complete status (the struct or a pointer to it), with zero
-	// transition times: the engine keeps or stamps them. Nil leaves it alone.
+	// transition times: the engine keeps or stamps them, and says which
+	// generation a condition speaks of unless it does so itself. Nil leaves the
+	// status alone.
 	Status any
 	// Problem is what keeps the object from being as asked, nil if nothing does.
 	Problem *Problem
 	// Events are said only when the status changes with this plan.
 	Events []Event
+	// Done are annotations of the object that asked for something which has been
+	// done. They are taken off before the status is written, so that a status that
+	// says so never stands beside the request.
+	Done []string
 	// RequeueAfter asks for another look, for what no watch can tell (a
 	// certificate's renewal). Zero means never.
 	RequeueAfter time.Duration
@@ -70,6 +76,9 @@ type Child struct {
 	// never pruned. Plans that disagree about it are a mistake: each has its say
 	// once per change of its mind, and the last one stands.
 	Shared bool
+	// Keep leaves the child as it is, if it is there: it is neither made nor
+	// changed nor pruned. Of Object only kind, name and namespace count.
+	Keep bool
 	// Initial are fields of Object ("spec.replicas") that are written when the
 	// child is made and then belong to whoever changes them, such as an
 	// autoscaler. The path must not lead through a list.
@@ -116,6 +125,8 @@ type Spec struct {
 	FarReaching bool
 	// Removes is set when plans may have Remove, which needs a permission.
 	Removes bool
+	// Annotates is set when plans may have Done, which needs a permission.
+	Annotates bool
 	// Workers is the number of objects handled at the same time. Default: the
 	// manager's, or else 10.
 	Workers int

@@ -94,6 +94,13 @@ func (r *reconciler[T, Seen]) advance(ctx context.Context, o owner, obj T) (reco
 	if problem == nil && out.unseen {
 		plan.Status = nil // it speaks of children as they were; their events come with another look
 	}
+	if len(out.problems) == 0 && !out.unseen {
+		if err := r.takeOff(ctx, o, plan.Done); apierrors.IsConflict(err) {
+			return reconcile.Result{}, err
+		} else if err != nil {
+			plan.Status, problem = nil, problemOf(err, "Taking off annotations that have done their work")
+		}
+	}
 	return reconcile.Result{RequeueAfter: plan.RequeueAfter}, r.settle(ctx, obj, plan, problem, out.events)
 }
 

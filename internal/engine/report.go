@@ -170,8 +170,9 @@ func (r *reporter) put(status map[string]any, p *Problem) {
 }
 
 // stamp keeps the transition time of conditions whose status stands, gives the
-// others the present time, and says which generation they speak of. Conditions
-// that were only kept still speak of the generation they spoke of.
+// others the present time, and says which generation they speak of where the
+// plan does not. Conditions that were only kept still speak of the generation
+// they spoke of.
 func (r *reporter) stamp(obj client.Object, live, next map[string]any, kept bool) {
 	before := map[string]map[string]any{}
 	for _, c := range rawConditions(live) {
@@ -190,7 +191,7 @@ func (r *reporter) stamp(obj client.Object, live, next map[string]any, kept bool
 		} else {
 			c["lastTransitionTime"] = now
 		}
-		if !r.knative {
+		if c["observedGeneration"] == nil && !r.knative {
 			c["observedGeneration"] = obj.GetGeneration()
 		}
 	}

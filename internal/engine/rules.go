@@ -51,7 +51,7 @@ func (g grants) controller(scheme *runtime.Scheme, c Controller) error {
 	// Children block their owner's deletion, which needs this where
 	// OwnerReferencesPermissionEnforcement is on.
 	g.grant(sub(own, "finalizers"), "update")
-	if c.Finalizes() || len(c.Spec().OldFinalizers) > 0 || c.Spec().FarReaching {
+	if c.Finalizes() || len(c.Spec().OldFinalizers) > 0 || c.Spec().FarReaching || c.Spec().Annotates {
 		g.grant(own, "patch")
 	}
 	if c.Spec().Removes {
