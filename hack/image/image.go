@@ -154,10 +154,18 @@ func assemble(o options, p platform, layer v1.Layer) (v1.Image, error) {
 		Entrypoint: []string{"/" + o.program()},
 		User:       fmt.Sprintf("%[1]d:%[1]d", nonroot),
 		WorkingDir: "/",
-		Env:        []string{"PATH=/"},
+		Env:        []string{"PATH=" + o.path()},
 		Labels:     o.labels(created.Time),
 	}
 	return mutate.ConfigFile(image, config)
+}
+
+// path is where commands without a slash are looked for. A tree may have them where Debian does.
+func (o options) path() string {
+	if o.tree != "" {
+		return "/:/usr/local/bin:/usr/bin:/bin"
+	}
+	return "/"
 }
 
 func (o options) labels(created time.Time) map[string]string {
