@@ -50,8 +50,12 @@ type Observed struct {
 	MLflow *mlflowv1.MLflow
 	// Supported is the version of MLflow that this release supports.
 	Supported string
-	// Deployment is the live server, nil while there is none.
+	// Deployment is the live server, nil while there is none. Its pod template is
+	// not looked at.
 	Deployment *appsv1.Deployment
+	// Template is the pod template of the live server; nil while it is not known
+	// for the Deployment's present generation.
+	Template *corev1.PodTemplateSpec
 	// Jobs are those with Component as ComponentLabel in the namespace of the server.
 	Jobs []batchv1.Job
 	// Pods are those with Component or ServerComponent as ComponentLabel there.
