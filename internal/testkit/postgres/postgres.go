@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package postgres runs a real PostgreSQL server for a test, in a directory and
+// on a port of its own, with a password. It is for tests only and knows nothing
+// of what is kept in it.
+package postgres
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/modelplane/modelplane/internal/testkit"
+)
+
+// User of the server, who may do everything.
+const User = "owner"
+
+// Server is a running PostgreSQL.
+type Server struct {
+	// Port on the loopback address.
+	Port int
+	// Password of User; it has characters that an address must encode.
+	Password string
+
+	bin  string
+	cred *syscall.Credential
+}
+
+// Start runs a server until the test ends. Where PostgreSQL is not installed the
+// test is skipped.
+func Start(t testing.TB) *Server {
+	t.Helper()
+	bin, err := find()
+	if err != nil {
+		t.Skip(err)
+	}
+	s := &Server{Password: "s3cr:t/p@ss%w", bin: bin}
+	dir := t.TempDir()
+	if s.cred, err = unprivileged(dir); err != nil {
+		t.Fatal(err)
+	}
+	if s.Port, err = freePort(); err != nil {
+		t.Fatal(err)
+	}
+	secret, data := filepath.Join(dir, "password"), filepath.Join(dir, "data")
+	if err := os.WriteFile(secret, []byte(s.Password), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	s.run(t, "initdb", "--pgdata="+data, "--username="+User, "--pwfile="+secret, "--auth=scram-sha-256", "--no-sync", "--encoding=UTF8", "--locale=C")
+	s.serve(t, dir, data)
+	return s
+}
+
+// find looks for the newest server on this machine.
+func find() (string, error) {
+	if path, err := exec.LookPath("initdb"); err == nil {
+		if path, err = filepath.EvalSymlinks(path); err == nil {
+			return filepath.Dir(path), nil
+		}
+	}
+	found, _ := filepath.Glob("/usr/lib/postgresql/*/bin/initdb")
+	if len(found) == 0 {
+		return "", errors.New("PostgreSQL is not installed (no initdb on the PATH or in /usr/lib/postgresql)")
+	}
+	slices.Sort(found)
+	return filepath.Dir(found[len(found)-1]), nil
+}
+
+// unprivileged is the user to run as: PostgreSQL refuses to be root.
+func unprivileged(dir string) (*syscall.Credential, error) {
+	if os.Geteuid() != 0 {
+		return nil, nil
+	}
+	who, err := user.Lookup("postgres")
+	if err != nil {
+		who, err = user.Lookup("nobody")
+	}
+	if err != nil {
+		return nil, err
+	}
+	uid, err := strconv.ParseUint(who.Uid, 10, 32)
+	if err != nil {
+		return nil, err
+	}
+	gid, err := strconv.ParseUint(who.Gid, 10, 32)
+	if err != nil {
+		return nil, err
+	}
+	// The test's own directory is below one that only its owner may enter.
+	if err := os.Chmod(filepath.Dir(dir), 0o755); err != nil {
+		return nil, err
+	}
+	return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}, os.Chown(dir, int(uid), int(gid))
+}
+
+func freePort() (int, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = l.Close() }()
+	return l.Addr().(*net.TCPAddr).Port, nil
+}
+
+func (s *Server) command(ctx context.Context, program string, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, filepath.Join(s.bin, program), args...)
+	cmd.Dir = "/"
+	cmd.Env = append(os.Environ(), "PGPASSWORD="+s.Password, "PGHOST=127.0.0.1", fmt.Sprintf("PGPORT=%d", s.Port), "PGUSER="+User)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: s.cred}
+	return cmd
+}
+
+func (s *Server) run(t testing.TB, program string, args ...string) string {
+	t.Helper()
+	out, err := s.command(t.Context(), program, args...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s: %v\n%s", program, err, out)
+	}
+	return string(out)
+}
+
+func (s *Server) serve(t testing.TB, dir, data string) {
+	t.Helper()
+	cmd := s.command(context.Background(), "postgres", "-D", data, "-p", strconv.Itoa(s.Port),
+		"-c", "listen_addresses=127.0.0.1", "-c", "unix_socket_directories="+dir, "-c", "fsync=off")
+	var log bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &log, &log
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	t.Cleanup(func() {
+		_ = cmd.Process.Signal(syscall.SIGQUIT) // at once: nothing in it is worth keeping
+		<-ended
+	})
+	testkit.Eventually(t, time.Minute, "PostgreSQL to answer", func() error {
+		select {
+		case err := <-ended:
+			ended <- err
+			t.Fatalf("PostgreSQL ended at once: %v\n%s", err, log.String())
+		default:
+		}
+		out, err := s.command(t.Context(), "psql", "-Atc", "select 1", "postgres").CombinedOutput()
+		if err != nil {
+			return fmt.Errorf("%w: %s", err, out)
+		}
+		return nil
+	})
+}
+
+// Database makes an empty one.
+func (s *Server) Database(t testing.TB, name string) {
+	t.Helper()
+	s.run(t, "psql", "-c", `CREATE DATABASE "`+name+`"`, "postgres")
+}
+
+// Query runs a statement and gives what it answers, one line for each row.
+func (s *Server) Query(t testing.TB, database, statement string) string {
+	t.Helper()
+	return s.run(t, "psql", "-Atc", statement, database)
+}
