@@ -6,6 +6,8 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/modelplane/modelplane/internal/kube/cause"
 )
 
 // TrimDeployment keeps of a live Deployment what tells how far it is. All controllers that make Deployments share what
@@ -29,14 +31,7 @@ func TrimPod(obj client.Object) {
 	if !ok {
 		return
 	}
-	spec := corev1.PodSpec{NodeName: pod.Spec.NodeName}
-	for _, c := range pod.Spec.InitContainers {
-		spec.InitContainers = append(spec.InitContainers, corev1.Container{Name: c.Name, Image: c.Image})
-	}
-	for _, c := range pod.Spec.Containers {
-		spec.Containers = append(spec.Containers, corev1.Container{Name: c.Name, Image: c.Image, ReadinessProbe: c.ReadinessProbe})
-	}
-	pod.Spec = spec
+	pod.Spec = cause.Needed(&pod.Spec)
 	pod.Annotations = nil
 	pod.Status.PodIPs, pod.Status.HostIPs = nil, nil
 }

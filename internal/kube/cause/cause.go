@@ -109,24 +109,18 @@ func settled(d *appsv1.Deployment) bool {
 	return n == 0 || d.Status.ObservedGeneration >= d.Generation && d.Status.UpdatedReplicas >= n && d.Status.AvailableReplicas >= n
 }
 
-// inspect finds what holds the pods of the newest ReplicaSet up, gravest first. That is the one of the newest pod that is
-// not ready: what older pods suffer from may have been mended already, and they are about to go.
+// inspect finds what holds the pods of the newest ReplicaSet up, gravest first. What older pods suffer from may have been
+// mended already, and they are about to go.
 func inspect(d *appsv1.Deployment, pods []corev1.Pod) []Finding {
-	newest := -1
-	for i := range pods {
-		if _, ok := Pod(&pods[i]); ok && (newest < 0 || newer(&pods[i], &pods[newest])) {
-			newest = i
-		}
-	}
-	if newest < 0 {
+	hash, ok := newestOf(d, pods)
+	if !ok {
 		return nil
 	}
-	hash := pods[newest].Labels[appsv1.DefaultDeploymentUniqueLabelKey]
 	var found, history []Finding
 	live := int32(0)
 	for i := range pods {
 		p := &pods[i]
-		if p.Labels[appsv1.DefaultDeploymentUniqueLabelKey] != hash || p.DeletionTimestamp != nil {
+		if hashOf(p) != hash || p.DeletionTimestamp != nil {
 			continue
 		}
 		f, ok := Pod(p)
@@ -146,6 +140,26 @@ func inspect(d *appsv1.Deployment, pods []corev1.Pod) []Finding {
 	slices.SortFunc(found, graver)
 	return found
 }
+
+// newestOf tells the pods of the newest ReplicaSet from others: it is the one that the Deployment speaks of, or else the one
+// of the newest pod that is not ready. A pod that is may be an older one that was moved.
+func newestOf(d *appsv1.Deployment, pods []corev1.Pod) (hash string, ok bool) {
+	if hash := current(d); hash != "" && slices.ContainsFunc(pods, func(p corev1.Pod) bool { return hashOf(&p) == hash }) {
+		return hash, true
+	}
+	newest := -1
+	for i := range pods {
+		if _, ok := Pod(&pods[i]); ok && (newest < 0 || newer(&pods[i], &pods[newest])) {
+			newest = i
+		}
+	}
+	if newest < 0 {
+		return "", false
+	}
+	return hashOf(&pods[newest]), true
+}
+
+func hashOf(p *corev1.Pod) string { return p.Labels[appsv1.DefaultDeploymentUniqueLabelKey] }
 
 func newer(a, b *corev1.Pod) bool {
 	if !a.CreationTimestamp.Equal(&b.CreationTimestamp) {

@@ -221,7 +221,10 @@ func TestPod(t *testing.T) {
 			Reason: CrashLoopBackOff, Blocking: true, Container: "server",
 			Message: "Container server ended with exit code 0. See its log with kubectl logs --previous -c server.",
 		}},
-		"killed by its probe": {serverIs(corev1.ContainerStatus{State: ends(137, "Error", "")}), Finding{
+		"killed by its probe": {func(p *corev1.Pod) {
+			serverIs(corev1.ContainerStatus{State: ends(137, "Error", "")})(p)
+			p.Spec.Containers[0].LivenessProbe = p.Spec.Containers[0].ReadinessProbe
+		}, Finding{
 			Reason: CrashLoopBackOff, Blocking: true, Container: "server", ExitCode: 137,
 			Message: "Container server ended with exit code 137 (killed, mostly after its liveness or startup probe failed). See its log with kubectl logs --previous -c server.",
 		}},
@@ -230,6 +233,10 @@ func TestPod(t *testing.T) {
 			Message: "Container server ended with exit code 2: error: unrecognized arguments: --modle_name. Correct its arguments. See its log with kubectl logs --previous -c server.",
 		}},
 		"out of memory": {serverIs(corev1.ContainerStatus{State: ends(137, "OOMKilled", "")}), Finding{
+			Reason: OOMKilled, Blocking: true, Container: "server", ExitCode: 137,
+			Message: "Container server was killed because it needs more memory than its limit of 2Gi. Raise its memory limit, or give it less to do.",
+		}},
+		"out of memory, heard too late": {serverIs(corev1.ContainerStatus{State: ends(137, "Error", "loading")}), Finding{
 			Reason: OOMKilled, Blocking: true, Container: "server", ExitCode: 137,
 			Message: "Container server was killed because it needs more memory than its limit of 2Gi. Raise its memory limit, or give it less to do.",
 		}},

@@ -143,17 +143,25 @@ func (c container) notRunnable(message string) Finding {
 // crash is a container that ended, whatever it does at the moment.
 func (c container) crash(t *corev1.ContainerStateTerminated) Finding {
 	var f Finding
-	switch t.Reason {
-	case OOMKilled:
+	switch {
+	case c.outOfMemory(t):
 		f = blocking(OOMKilled, "%s was killed because it needs more memory than %s. Raise its memory limit, or give it "+
 			"less to do.", capital(c.String()), memoryLimit(c.spec))
-	case "StartError":
+	case t.Reason == "StartError":
 		f = c.notRunnable(t.Message)
 	default:
 		f = c.lastWords(t)
 	}
 	f.ExitCode = t.ExitCode
 	return f
+}
+
+// outOfMemory also recognises a kill that nobody but the kernel can have done: container runtimes often hear too late that
+// it was for want of memory, and not at all when it struck a child of the first process.
+func (c container) outOfMemory(t *corev1.ContainerStateTerminated) bool {
+	const killed = 128 + 9
+	return t.Reason == OOMKilled || t.Reason == "Error" && t.ExitCode == killed &&
+		c.spec.LivenessProbe == nil && c.spec.StartupProbe == nil
 }
 
 func (c container) lastWords(t *corev1.ContainerStateTerminated) Finding {

@@ -14,6 +14,8 @@ import (
 var (
 	// podRefused begins what the API server says of a pod that it did not take; the name is made up anew each time.
 	podRefused = regexp.MustCompile(`^pods? "[^"]*" (is|was) (forbidden|invalid)?:? ?`)
+	// aReplicaSet is the one that a Deployment says to make progress with.
+	aReplicaSet = regexp.MustCompile(`(?i)replica ?set "([^"]+)"`)
 	// overQuota says how much is in use, which changes all the time, between what stays.
 	overQuota = regexp.MustCompile(`exceeded quota: ([^,]+), requested: (.*), used: .*, limited: (.*)$`)
 )
@@ -77,6 +79,20 @@ func stuck(d *appsv1.Deployment, found []Finding) (Finding, bool) {
 			"describe.",
 		Time: c.LastTransitionTime,
 	}, true
+}
+
+// current is the hash of the ReplicaSet that the Deployment speaks of; nothing else in its status names it.
+func current(d *appsv1.Deployment) string {
+	c := conditionOf(d, appsv1.DeploymentProgressing)
+	if c == nil {
+		return ""
+	}
+	m := aReplicaSet.FindStringSubmatch(c.Message)
+	if m == nil {
+		return ""
+	}
+	hash, _ := strings.CutPrefix(m[1], d.Name+"-")
+	return hash
 }
 
 func conditionOf(d *appsv1.Deployment, typ appsv1.DeploymentConditionType) *appsv1.DeploymentCondition {

@@ -37,6 +37,8 @@ func says(typ appsv1.DeploymentConditionType, status corev1.ConditionStatus, rea
 	}
 }
 
+var progresses = says(appsv1.DeploymentProgressing, corev1.ConditionTrue, "NewReplicaSetCreated", `Created new replica set "iris-two"`)
+
 var tooLate = says(appsv1.DeploymentProgressing, corev1.ConditionFalse, "ProgressDeadlineExceeded", `ReplicaSet "iris-1" has timed out`)
 
 func of(hash string, at time.Duration) func(*corev1.Pod) {
@@ -94,6 +96,15 @@ func TestOf(t *testing.T) {
 		"a successor crashes, an old pod was moved": {deployment(), []corev1.Pod{
 			pod("new", crashed("zap"), of("two", time.Hour)), pod("old", ready, of("one", 2*time.Hour)),
 		}, crash("new", "zap")},
+		"a successor is ready, the Deployment has not counted it": {deployment(progresses), []corev1.Pod{
+			pod("old", crashed("boom"), of("one", 0)), pod("new", ready, of("two", time.Hour)),
+		}, waitingForTwo},
+		"a successor crashes, an old pod crashes after it was moved": {deployment(progresses), []corev1.Pod{
+			pod("new", crashed("zap"), of("two", time.Hour)), pod("old", crashed("boom"), of("one", 2*time.Hour)),
+		}, crash("new", "zap")},
+		"an old pod crashes, its successor is not made": {deployment(progresses), []corev1.Pod{
+			pod("old", crashed("boom"), of("one", 0)),
+		}, crash("old", "boom")},
 		"a pod that is going says nothing": {deployment(), []corev1.Pod{pod("a", crashed("boom"), going), pod("b", starting)}, waitingForTwo},
 		"evicted and not replaced": {deployment(), []corev1.Pod{pod("a", evicted), pod("b", starting)}, Finding{
 			Reason: Evicted, Pod: "a", Time: start,

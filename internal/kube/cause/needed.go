@@ -23,7 +23,8 @@ func Needed(spec *corev1.PodSpec) corev1.PodSpec {
 
 func neededOf(c *corev1.Container) corev1.Container {
 	out := corev1.Container{
-		Name: c.Name, Image: c.Image, RestartPolicy: c.RestartPolicy, ReadinessProbe: c.ReadinessProbe, StartupProbe: c.StartupProbe,
+		Name: c.Name, Image: c.Image, RestartPolicy: c.RestartPolicy,
+		ReadinessProbe: c.ReadinessProbe, LivenessProbe: c.LivenessProbe, StartupProbe: c.StartupProbe,
 	}
 	if limit, ok := c.Resources.Limits[corev1.ResourceMemory]; ok {
 		out.Resources.Limits = corev1.ResourceList{corev1.ResourceMemory: limit}
