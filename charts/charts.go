@@ -2,12 +2,14 @@
 
 // Package charts carries the packaged CustomResourceDefinitions into the
 // binary, so that defaulting and validation work without a cluster from the
-// same files that are installed into one. It holds files and nothing else.
+// same files that are installed into one, and the chart that MLflow is run
+// with. It holds files and nothing else.
 package charts
 
 import (
 	"embed"
 	"fmt"
+	"io/fs"
 	"path"
 	"sync"
 
@@ -17,6 +19,19 @@ import (
 
 //go:embed modelplane/files/crds/*_*.yaml
 var files embed.FS
+
+//go:embed mlflow/Chart.yaml mlflow/values.yaml mlflow/values.schema.json mlflow/templates
+//go:embed mlflow/templates/_*.tpl
+var mlflow embed.FS
+
+// MLflow is the chart of the MLflow server.
+func MLflow() fs.FS {
+	sub, err := fs.Sub(mlflow, "mlflow")
+	if err != nil {
+		panic(err) // a constant that is a valid path
+	}
+	return sub
+}
 
 const crdDir = "modelplane/files/crds"
 

@@ -49,7 +49,7 @@ func TestPair(t *testing.T) {
 	}
 	for name, broken := range map[string]Pair{
 		"no roots": {Certificate: first.Certificate, Key: first.Key}, "no key": {Roots: first.Roots, Certificate: first.Certificate},
-		"another key": {Roots: first.Roots, Certificate: first.Certificate, Key: second.Key},
+		"another key":  {Roots: first.Roots, Certificate: first.Certificate, Key: second.Key},
 		"another root": {Roots: third.Roots, Certificate: first.Certificate, Key: first.Key},
 	} {
 		if _, err := broken.RenewAt(now, hosts); err == nil {

@@ -104,3 +104,22 @@ runtime names, and what the user says of it. */}}
 {{- printf "%s:%s" $repository (get $own "tag" | default $tag) -}}
 {{- end -}}
 {{- end -}}
+
+{{/* What the manager is told of MLflow, in variables that other installations of it have too. */}}
+{{- define "modelplane.mlflowEnv" -}}
+{{- with .Values.mlflow -}}
+- {name: GATEWAY_NAME, value: {{ .gateway.name | quote }}}
+- {name: GATEWAY_NAMESPACE, value: {{ .gateway.namespace | quote }}}
+- {name: SECTION_TITLE, value: {{ .sectionTitle | quote }}}
+- {name: RESOURCE_NAME_PREFIX, value: {{ .resourceNamePrefix | quote }}}
+{{- with .image }}
+- {name: MLFLOW_IMAGE, value: {{ . | quote }}}
+{{- end }}
+{{- with .url }}
+- {name: MLFLOW_URL, value: {{ . | quote }}}
+{{- end }}
+{{- with .namespace }}
+- {name: APPLICATIONS_NAMESPACE, value: {{ . | quote }}}
+{{- end }}
+{{- end -}}
+{{- end -}}

@@ -14,6 +14,7 @@ import (
 	"github.com/modelplane/modelplane/internal/admission"
 	"github.com/modelplane/modelplane/internal/engine"
 	"github.com/modelplane/modelplane/internal/manager"
+	"github.com/modelplane/modelplane/internal/mlflow"
 	"github.com/modelplane/modelplane/internal/serving"
 )
 
@@ -28,7 +29,7 @@ type room struct {
 
 // rooms are made anew for every process and test: what they hold is their own.
 func rooms() []room {
-	models := serving.New()
+	models, tracking := serving.New(), mlflow.New()
 	return []room{
 		{
 			name:        admission.Serving,
@@ -39,7 +40,12 @@ func rooms() []room {
 		{name: admission.ModelMesh},
 		{name: admission.ModelRegistry},
 		{name: admission.MaaS},
-		{name: admission.MLflow},
+		{
+			name:        admission.MLflow,
+			admission:   mlflow.Admission,
+			controllers: tracking.Controllers,
+			extend:      func(d *manager.Domain) { completeMLflow(d, tracking) },
+		},
 	}
 }
 

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package mlflow
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/utils/ptr"
+)
+
+// defaultSize is that of a volume whose spec does not say it.
+const defaultSize = "2Gi"
+
+func (p *planner) putStorage(set values) {
+	set.put(p.spec.Storage != nil, "storage", "enabled")
+	set.put(false, "storage", "keep")
+	if p.spec.Storage != nil {
+		claim, _ := p.claim()
+		set.put(claim, "storage", "spec")
+	}
+}
+
+// claim is the spec of the volume's claim: what is asked for, but for what Kubernetes does not let anybody change once
+// the claim exists. The notes say what could not be honoured.
+func (p *planner) claim() (corev1.PersistentVolumeClaimSpec, []string) {
+	claim := *p.spec.Storage.DeepCopy()
+	if len(claim.AccessModes) == 0 {
+		claim.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}
+	}
+	if claim.StorageClassName != nil && *claim.StorageClassName == "" && p.seen.Claim == nil {
+		claim.StorageClassName = nil // an empty class has always meant the default one here
+	}
+	if _, ok := claim.Resources.Requests[corev1.ResourceStorage]; !ok {
+		claim.Resources.Requests = corev1.ResourceList{corev1.ResourceStorage: resource.MustParse(defaultSize)}
+	}
+	if p.seen.Claim == nil {
+		return claim, nil
+	}
+	var notes []string
+	live := p.seen.Claim.Spec.DeepCopy()
+	keep := func(field string, asked bool, want, have any) {
+		if asked && !equality.Semantic.DeepEqual(want, have) {
+			notes = append(notes, field)
+		}
+	}
+	keep("accessModes", len(p.spec.Storage.AccessModes) > 0, modes(claim.AccessModes), modes(live.AccessModes))
+	keep("storageClassName", ptr.Deref(claim.StorageClassName, "") != "", claim.StorageClassName, live.StorageClassName)
+	keep("volumeMode", claim.VolumeMode != nil, claim.VolumeMode, live.VolumeMode)
+	keep("volumeName", claim.VolumeName != "", claim.VolumeName, live.VolumeName)
+	keep("selector", claim.Selector != nil, claim.Selector, live.Selector)
+	keep("dataSource", claim.DataSource != nil, claim.DataSource, live.DataSource)
+	keep("dataSourceRef", claim.DataSourceRef != nil, claim.DataSourceRef, live.DataSourceRef)
+	want, have := claim.Resources.Requests[corev1.ResourceStorage], live.Resources.Requests[corev1.ResourceStorage]
+	if want.Cmp(have) < 0 {
+		notes = append(notes, "resources.requests.storage")
+		claim.Resources.Requests[corev1.ResourceStorage] = have
+	}
+	claim.AccessModes, claim.StorageClassName, claim.VolumeMode = live.AccessModes, live.StorageClassName, live.VolumeMode
+	claim.VolumeName, claim.Selector, claim.DataSource, claim.DataSourceRef = live.VolumeName, live.Selector, live.DataSource, live.DataSourceRef
+	if claim.VolumeAttributesClassName == nil {
+		claim.VolumeAttributesClassName = live.VolumeAttributesClassName
+	}
+	return claim, notes
+}
+
+// modes are in no order.
+func modes(in []corev1.PersistentVolumeAccessMode) []corev1.PersistentVolumeAccessMode {
+	return slices.Sorted(slices.Values(in))
+}
+
+// claimNote says what could not be honoured, empty if everything was.
+func (p *planner) claimNote() string {
+	if p.spec.Storage == nil {
+		return ""
+	}
+	_, notes := p.claim()
+	if len(notes) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("The PersistentVolumeClaim %s/%s exists already, and Kubernetes does not allow %s to be changed as spec.storage asks. "+
+		"The claim stays as it is; set spec.storage to what it has, or move the data to a new claim.",
+		p.seen.Settings.Namespace, claimName, strings.Join(notes, ", "))
+}
+
+// keepsData is true unless the user wants the data to go with the object.
+func (p *planner) keepsData() bool { return p.mlflow.Annotations[DeleteDataAnnotation] != "true" }
