@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/url"
 	"os"
 	"os/exec"
 	"os/user"
@@ -29,7 +30,8 @@ const User = "owner"
 
 // Server is a running PostgreSQL.
 type Server struct {
-	// Port on the loopback address.
+	// Host and Port where it listens.
+	Host string
 	Port int
 	// Password of User; it has characters that an address must encode.
 	Password string
@@ -38,20 +40,30 @@ type Server struct {
 	cred *syscall.Credential
 }
 
-// Start runs a server until the test ends. Where PostgreSQL is not installed the
-// test is skipped.
+// Start runs a server until the test ends, for this machine alone. Where
+// PostgreSQL is not installed the test is skipped, unless nobody would read that.
 func Start(t testing.TB) *Server {
 	t.Helper()
+	return StartAt(t, "127.0.0.1")
+}
+
+// StartAt runs a server at an address of this machine, for everybody who reaches
+// it and has the password.
+func StartAt(t testing.TB, host string) *Server {
+	t.Helper()
 	bin, err := find()
-	if err != nil {
+	switch {
+	case err != nil && os.Getenv("CI") != "":
+		t.Fatal(err)
+	case err != nil:
 		t.Skip(err)
 	}
-	s := &Server{Password: "s3cr:t/p@ss%w", bin: bin}
+	s := &Server{Host: host, Password: "s3cr:t/p@ss%w", bin: bin}
 	dir := t.TempDir()
 	if s.cred, err = unprivileged(dir); err != nil {
 		t.Fatal(err)
 	}
-	if s.Port, err = freePort(); err != nil {
+	if s.Port, err = freePort(host); err != nil {
 		t.Fatal(err)
 	}
 	secret, data := filepath.Join(dir, "password"), filepath.Join(dir, "data")
@@ -59,6 +71,14 @@ func Start(t testing.TB) *Server {
 		t.Fatal(err)
 	}
 	s.run(t, "initdb", "--pgdata="+data, "--username="+User, "--pwfile="+secret, "--auth=scram-sha-256", "--no-sync", "--encoding=UTF8", "--locale=C")
+	rules, err := os.OpenFile(filepath.Join(data, "pg_hba.conf"), os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = rules.WriteString("host all all all scram-sha-256\n")
+	if err := errors.Join(err, rules.Close()); err != nil {
+		t.Fatal(err)
+	}
 	s.serve(t, dir, data)
 	return s
 }
@@ -105,8 +125,8 @@ func unprivileged(dir string) (*syscall.Credential, error) {
 	return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}, os.Chown(dir, int(uid), int(gid))
 }
 
-func freePort() (int, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+func freePort(host string) (int, error) {
+	l, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
 	if err != nil {
 		return 0, err
 	}
@@ -117,7 +137,7 @@ func freePort() (int, error) {
 func (s *Server) command(ctx context.Context, program string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, filepath.Join(s.bin, program), args...)
 	cmd.Dir = "/"
-	cmd.Env = append(os.Environ(), "PGPASSWORD="+s.Password, "PGHOST=127.0.0.1", fmt.Sprintf("PGPORT=%d", s.Port), "PGUSER="+User)
+	cmd.Env = append(os.Environ(), "PGPASSWORD="+s.Password, "PGHOST="+s.Host, fmt.Sprintf("PGPORT=%d", s.Port), "PGUSER="+User)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: s.cred}
 	return cmd
 }
@@ -134,7 +154,7 @@ func (s *Server) run(t testing.TB, program string, args ...string) string {
 func (s *Server) serve(t testing.TB, dir, data string) {
 	t.Helper()
 	cmd := s.command(context.Background(), "postgres", "-D", data, "-p", strconv.Itoa(s.Port),
-		"-c", "listen_addresses=127.0.0.1", "-c", "unix_socket_directories="+dir, "-c", "fsync=off")
+		"-c", "listen_addresses="+s.Host, "-c", "unix_socket_directories="+dir, "-c", "fsync=off")
 	var log bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &log, &log
 	if err := cmd.Start(); err != nil {
@@ -159,6 +179,12 @@ func (s *Server) serve(t testing.TB, dir, data string) {
 		}
 		return nil
 	})
+}
+
+// URI of a database, as SQLAlchemy and others write it.
+func (s *Server) URI(database string) string {
+	u := url.URL{Scheme: "postgresql", User: url.UserPassword(User, s.Password), Host: net.JoinHostPort(s.Host, strconv.Itoa(s.Port)), Path: database}
+	return u.String()
 }
 
 // Database makes an empty one.
