@@ -28,7 +28,7 @@ const launch = `for python in python3 python3.12 python; do
     exec "$python" -c "$1" "$2"
   fi
 done
-echo "No Python of the image has MLflow. ` + unchanged + `" | tee /dev/termination-log
+echo "No Python of the image has MLflow. ` + unchanged + `" | tee "${MIGRATION_TERMINATION_LOG:-/dev/termination-log}"
 exit 10
 `
 
