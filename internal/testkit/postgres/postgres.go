@@ -79,7 +79,7 @@ func StartAt(t testing.TB, host string) *Server {
 	if err := errors.Join(err, rules.Close()); err != nil {
 		t.Fatal(err)
 	}
-	s.serve(t, dir, data)
+	s.serve(t, data)
 	return s
 }
 
@@ -151,10 +151,10 @@ func (s *Server) run(t testing.TB, program string, args ...string) string {
 	return string(out)
 }
 
-func (s *Server) serve(t testing.TB, dir, data string) {
+func (s *Server) serve(t testing.TB, data string) {
 	t.Helper()
 	cmd := s.command(context.Background(), "postgres", "-D", data, "-p", strconv.Itoa(s.Port),
-		"-c", "listen_addresses="+s.Host, "-c", "unix_socket_directories="+dir, "-c", "fsync=off")
+		"-c", "listen_addresses="+s.Host, "-c", "unix_socket_directories=", "-c", "fsync=off")
 	var log bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &log, &log
 	if err := cmd.Start(); err != nil {
