@@ -48,7 +48,8 @@ type Plan struct {
 	Status any
 	// Problem is what keeps the object from being as asked, nil if nothing does.
 	Problem *Problem
-	// Events are said only when the status changes with this plan.
+	// Events are said only when the status changes with this plan; a warning
+	// whose words a condition had before is not said again.
 	Events []Event
 	// Done are annotations of the object that asked for something which has been
 	// done. They are taken off before the status is written, so that a status that

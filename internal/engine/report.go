@@ -256,11 +256,13 @@ func (r *reporter) transitions(obj client.Object, live, next map[string]any, pro
 	case before && !after && r.notReadyEvent != "":
 		r.say(obj, Event{Warning: true, Reason: r.notReadyEvent, Message: r.noLonger(obj.GetName(), conditionsOf(next))})
 	}
-	if problem != nil && !said(live, problem) {
-		r.say(obj, Event{Warning: true, Reason: problem.Reason, Message: problem.Message})
+	if problem != nil {
+		planned = append([]Event{{Warning: true, Reason: problem.Reason, Message: problem.Message}}, planned...)
 	}
 	for _, e := range planned {
-		r.say(obj, e)
+		if !e.Warning || !said(live, e) {
+			r.say(obj, e)
+		}
 	}
 }
 
@@ -284,10 +286,10 @@ func (r *reporter) noLonger(name string, conditions kube.Conditions) string {
 	return text + ": " + first(cause, "the reason is not known yet.")
 }
 
-// said tells whether a condition already carries the problem.
-func said(status map[string]any, p *Problem) bool {
+// said tells whether a condition already carries the words.
+func said(status map[string]any, e Event) bool {
 	for _, c := range conditionsOf(status) {
-		if c.Reason == p.Reason && c.Message == p.Message {
+		if c.Reason == e.Reason && c.Message == e.Message {
 			return true
 		}
 	}

@@ -4,6 +4,7 @@ package engine_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -25,8 +26,9 @@ func (k partly) Plan(s *sample.Sample, seen sample.Seen) engine.Plan {
 	p.Problem = nil
 	status := &sample.SampleStatus{}
 	part := metav1.Condition{Type: "PartReady", Status: metav1.ConditionTrue, Reason: "Good", Message: "The message is good."}
-	if s.Spec.Message == "bad" {
+	if strings.HasPrefix(s.Spec.Message, "bad") {
 		part.Status, part.Reason, part.Message = metav1.ConditionFalse, "Bad", "The message is bad. Choose another."
+		p.Events = []engine.Event{{Warning: true, Reason: part.Reason, Message: part.Message}}
 	}
 	ready := part
 	ready.Type = "Ready"
@@ -72,6 +74,8 @@ func TestReadinessEvents(t *testing.T) {
 			return nil
 		})
 	}
+	change("bad as before", "Bad")
+	said("Bad", 1) // the status has changed, but not these words
 	change("good", "Good")
 	ready := said("SampleReady", 1)
 	if ready[0].Type != corev1.EventTypeNormal || ready[0].Message != "The message is good." {
@@ -84,6 +88,7 @@ func TestReadinessEvents(t *testing.T) {
 	if e := said("SampleNotReady", 1)[0]; e.Type != corev1.EventTypeWarning || e.Message != want {
 		t.Errorf("event: %s %s", e.Type, e.Message)
 	}
+	said("Bad", 2)
 	stop()
 	enginetest.Manage(t, b.Manager, engine.For[*sample.Sample, sample.Seen](partly{}, spec))
 	change("good", "Good")
