@@ -93,6 +93,8 @@ e2e: bin/up ## Bring everything up on this machine, use it, break it, take it do
 		$(GO) run ./hack/image --by-content --package ./test/e2e/$$program --name modelplane-$$program --out dist/e2e \
 			| tee dist/e2e/modelplane-$$program.reference; \
 	done
+	@echo "==> an S3 server for the tests (three minutes the first time)"
+	@$(GO) tool -C internal/fetch/fetchtest/gateway/versitygw -n versitygw >/dev/null
 	@echo "==> end-to-end tests"
 	@local="$(local)"; MODELPLANE_LOCAL="$$local" MODELPLANE_UP="$(CURDIR)/bin/up" MODELPLANE_ECHO=dist/e2e \
 		$(GO) test -tags e2e -count 1 -v -timeout 30m $(TESTFLAGS) ./test/e2e/...

@@ -187,8 +187,13 @@ func answer(ctx context.Context, method, url string, question io.Reader) (string
 	return strings.TrimSpace(string(body)), nil
 }
 
-// address is where a Service answers on this machine.
+// address is where a Service of the default namespace answers on this machine.
 func (c cluster) address(service string) string {
 	c.Helper()
-	return "http://" + c.mustKubectl("get", "service", service, "-n", "default", "-o", "jsonpath={.spec.clusterIP}")
+	return c.addressIn("default", service)
+}
+
+func (c cluster) addressIn(namespace, service string) string {
+	c.Helper()
+	return "http://" + c.mustKubectl("get", "service", service, "-n", namespace, "-o", "jsonpath={.spec.clusterIP}")
 }

@@ -35,6 +35,8 @@ func TestMachine(t *testing.T) {
 		{"an old version is converted", cluster.oldVersionIsConverted},
 		{"the model answers", cluster.modelAnswers},
 		{"pods answer on addresses and names", cluster.podsAnswer},
+		{"models come from storages", cluster.modelsComeFromStorages},
+		{"failures are explained", cluster.failuresAreExplained},
 		{"a transformer stands in front of the predictor", cluster.transformerStandsInFront},
 		{"the model answers over gRPC", cluster.grpcAnswers},
 		{"a service stops and resumes", cluster.stopsAndResumes},
@@ -111,16 +113,18 @@ func (c cluster) oldVersionIsConverted() {
 	}
 }
 
-// modelAnswers compares with the classes that the examples are known to belong to.
+// modelAnswers asks the model of `make up`, which comes from a volume.
 func (c cluster) modelAnswers() {
 	c.Helper()
-	var known struct{ Classes []int }
-	data, err := os.ReadFile(filepath.Join(root, "examples/onnx/iris/classes.json"))
-	if err := errors.Join(err, json.Unmarshal(data, &known)); err != nil || len(known.Classes) == 0 {
-		c.Fatalf("no classes to compare with: %v", err)
-	}
+	c.irisAnswers("default", "iris")
+}
+
+// irisAnswers compares with the classes that the examples are known to belong to.
+func (c cluster) irisAnswers(namespace, name string) {
+	c.Helper()
+	known := c.irisClasses()
 	c.eventually("the right classes", func() error {
-		out, err := c.post(c.address("iris-predictor")+"/v1/models/iris:predict", "examples/onnx/iris/request-v1.json")
+		out, err := c.post(c.addressIn(namespace, name+"-predictor")+"/v1/models/"+name+":predict", "examples/onnx/iris/request-v1.json")
 		if err != nil {
 			return err
 		}
@@ -128,8 +132,8 @@ func (c cluster) modelAnswers() {
 		if err := json.Unmarshal([]byte(out), &got); err != nil {
 			return err
 		}
-		if !slices.Equal(got.Predictions, known.Classes) {
-			return fmt.Errorf("the model says %v, want %v", got.Predictions, known.Classes)
+		if !slices.Equal(got.Predictions, known) {
+			return fmt.Errorf("the model says %v, want %v", got.Predictions, known)
 		}
 		return nil
 	})
@@ -137,21 +141,7 @@ func (c cluster) modelAnswers() {
 
 // podsAnswer asks two replicas of a server from this machine, and from one of them by name.
 func (c cluster) podsAnswer() {
-	c.must(c.local, "load-image", "--dir", c.dir, filepath.Join(c.echo, "modelplane-echo.oci.tar"))
-	image, err := os.ReadFile(filepath.Join(root, c.echo, "modelplane-echo.reference"))
-	if err != nil {
-		c.Fatal(err)
-	}
-	manifest, err := os.ReadFile("testdata/echo.yaml")
-	if err != nil {
-		c.Fatal(err)
-	}
-	path := filepath.Join(c.TempDir(), "echo.yaml")
-	text := strings.ReplaceAll(string(manifest), "IMAGE", strings.TrimSpace(string(image)))
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		c.Fatal(err)
-	}
-	c.mustKubectl("apply", "-f", path)
+	c.mustKubectl("apply", "-f", c.manifest("echo.yaml", "IMAGE", c.image("modelplane-echo")))
 	c.mustKubectl("rollout", "status", "deployment/echo", "-n", "default", "--timeout=2m")
 	c.echoAnswers()
 }

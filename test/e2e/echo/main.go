@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command echo is the server in the pods of the end-to-end tests. It answers with the name of its pod, and
-// asks other servers on behalf of a test, so that the test sees the network as a pod does.
+// asks other servers on behalf of a test, so that the test sees the network as a pod does. Told so, it fails instead.
 package main
 
 import (
@@ -13,6 +13,7 @@ import (
 )
 
 func main() {
+	trouble(os.Args[1:])
 	name, err := os.Hostname()
 	if err != nil {
 		fail(err)

@@ -49,15 +49,21 @@ func Binary() (string, error) {
 	return strings.TrimSpace(string(out)), nil
 }
 
-// Start runs the server until the test ends.
+// Start runs the server until the test ends, for this machine alone.
 func Start(t testing.TB) *Server {
+	t.Helper()
+	return StartAt(t, "127.0.0.1")
+}
+
+// StartAt runs the server at an address of this machine, until the test ends.
+func StartAt(t testing.TB, host string) *Server {
 	t.Helper()
 	binary, err := Binary()
 	if err != nil {
 		t.Fatal(err)
 	}
 	s := &Server{Dir: t.TempDir()}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	listener, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
 	if err != nil {
 		t.Fatal(err)
 	}
