@@ -103,6 +103,7 @@ func (p *planner) standard() engine.Plan {
 	for _, route := range front.objects {
 		p.children = append(p.children, engine.Child{Object: route})
 	}
+	p.keepLeaving(front)
 	status := p.standardStatus(front)
 	return engine.Plan{
 		Children: p.children,

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ingress
+
+import (
+	"slices"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+)
+
+// StillLeads tells whether requests may still be sent to a Service that the wanted routes no longer name: a live route
+// names it, or a gateway that knows the route has not answered for its latest change. A gateway that never answered is
+// not waited for; it sends nothing.
+func StillLeads(wanted []client.Object, live map[string]client.Object, service string) bool {
+	return slices.ContainsFunc(wanted, func(want client.Object) bool {
+		obj := live[Key(want)]
+		if obj == nil {
+			return false
+		}
+		route, err := asHTTPRoute(obj)
+		return err == nil && (names(route, service) || !answeredNow(route))
+	})
+}
+
+func names(route *gatewayv1.HTTPRoute, service string) bool {
+	return slices.ContainsFunc(route.Spec.Rules, func(rule gatewayv1.HTTPRouteRule) bool {
+		return slices.ContainsFunc(rule.BackendRefs, func(ref gatewayv1.HTTPBackendRef) bool { return string(ref.Name) == service })
+	})
+}
+
+// answeredNow tells whether every gateway that speaks of a route speaks of it as it is now.
+func answeredNow(route *gatewayv1.HTTPRoute) bool {
+	for _, status := range route.Status.Parents {
+		for _, c := range status.Conditions {
+			if c.Type == string(gatewayv1.RouteConditionAccepted) && c.ObservedGeneration != 0 && c.ObservedGeneration < route.Generation {
+				return false
+			}
+		}
+	}
+	return true
+}
