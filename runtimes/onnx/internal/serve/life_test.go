@@ -128,6 +128,17 @@ func TestQueueFull(t *testing.T) {
 	expect(t, second)
 }
 
+// closes tells whether the server wants a connection closed after an answer.
+func (r *running) closes(t *testing.T) bool {
+	t.Helper()
+	response, err := http.Get(r.http + "/v2/health/live")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = response.Body.Close()
+	return response.Close
+}
+
 // TestDrain sends SIGTERM to a real process in the middle of a request.
 func TestDrain(t *testing.T) {
 	orttest.Need(t)
@@ -151,6 +162,9 @@ func TestDrain(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := &running{http: "http://" + strings.TrimSpace(address)}
+	if s.closes(t) {
+		t.Error("the server closes connections although it has time")
+	}
 	first := s.send(slowBody(rounds))
 	s.busy(t)
 	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
@@ -160,6 +174,9 @@ func TestDrain(t *testing.T) {
 		return strings.Contains(s.get(t, "/v2/health/ready"), `{"ready":false}`)
 	})
 	expect(t, s.send(slowBody(1))) // who has not heard of it yet
+	if !s.closes(t) {
+		t.Error("a draining server keeps connections")
+	}
 	expect(t, first)
 	if err := cmd.Wait(); err != nil {
 		t.Errorf("the server ended with %v", err)

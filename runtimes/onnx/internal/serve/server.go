@@ -82,13 +82,24 @@ func listen(o *Options, service *inference.Service) (*servers, error) {
 		s.rpc = rpc.New(service, Version)
 	}
 	s.web = &http.Server{
-		Handler:           rest.Handler(service, Version),
+		Handler:           farewell(service, rest.Handler(service, Version)),
 		ReadHeaderTimeout: 10 * time.Second,
 		ReadTimeout:       2 * time.Minute,
 		IdleTimeout:       3 * time.Minute,
 		MaxHeaderBytes:    64 << 10,
 	}
 	return s, nil
+}
+
+// farewell has clients close their connections while the server drains, after the answer and before it does so itself: a
+// request that meets a closing connection is lost to whoever may not send it twice.
+func farewell(service *inference.Service, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !service.Ready() {
+			w.Header().Set("Connection", "close")
+		}
+		next.ServeHTTP(w, r)
+	})
 }
 
 func (s *servers) addresses() Addresses {
