@@ -177,6 +177,7 @@ func (r *release) newUpgrade() *action.Upgrade {
 	upgrade := action.NewUpgrade(r.Configuration)
 	upgrade.Namespace, upgrade.ServerSideApply, upgrade.ForceConflicts = chart.DefaultNamespace, "true", true
 	upgrade.WaitStrategy, upgrade.Timeout = kube.StatusWatcherStrategy, r.timeout
+	upgrade.TakeOwnership = true // what a new version of the chart brings may be there already
 	upgrade.MaxHistory = r.Releases.MaxHistory
 	return upgrade
 }

@@ -43,6 +43,7 @@ type up struct {
 	dir     string // where it keeps the cluster; empty: at its usual place
 	archive string // where images are written to
 	image   string // for a cluster that is not ours: where its nodes find the image
+	version string // what the manager says it is; empty: the chart's version
 	timeout time.Duration
 	out     io.Writer
 }
@@ -54,6 +55,7 @@ func command(ctx context.Context, args []string, out io.Writer) error {
 	flags.StringVar(&u.dir, "dir", "", "where the cluster keeps its files")
 	flags.StringVar(&u.archive, "images", "dist/local", "where images are written to")
 	flags.StringVar(&u.image, "image", "", "with KUBECONFIG: the image, as the nodes of that cluster find it")
+	flags.StringVar(&u.version, "version", "", "version that the manager is built as (default: v and the chart's appVersion)")
 	flags.DurationVar(&u.timeout, "timeout", 5*time.Minute, "how long each step may take")
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -84,7 +86,7 @@ func (u *up) run(ctx context.Context, kubeconfig string) error {
 		return err
 	}
 	u.heading("images")
-	image, err := u.load(ctx, "modelplane", "--package", "./cmd/modelplane")
+	image, err := u.load(ctx, "modelplane", "--package", "./cmd/modelplane", "--version", u.version)
 	if err != nil {
 		return err
 	}
