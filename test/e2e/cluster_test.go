@@ -35,13 +35,14 @@ var processes = []string{
 type cluster struct {
 	*testing.T
 	local, installer, echo, dir string
+	version                     *string // of the manager; empty: the chart's
 }
 
 func newCluster(t *testing.T) cluster {
 	t.Helper()
 	c := cluster{
 		T: t, local: os.Getenv("MODELPLANE_LOCAL"), installer: os.Getenv("MODELPLANE_UP"), echo: os.Getenv("MODELPLANE_ECHO"),
-		dir: filepath.Join(t.TempDir(), "state"),
+		dir: filepath.Join(t.TempDir(), "state"), version: new(string),
 	}
 	if c.local == "" || c.installer == "" || c.echo == "" {
 		t.Fatal("MODELPLANE_LOCAL, MODELPLANE_UP and MODELPLANE_ECHO name what to test; `make e2e` builds it and sets them")
@@ -90,7 +91,7 @@ func (c cluster) must(program string, args ...string) string {
 
 func (c cluster) up() string {
 	c.Helper()
-	return c.must(c.installer, "--local", c.local, "--dir", c.dir)
+	return c.must(c.installer, "--local", c.local, "--dir", c.dir, "--version", *c.version)
 }
 
 func (c cluster) kubectl(args ...string) (string, error) {

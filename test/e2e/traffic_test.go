@@ -6,6 +6,7 @@ package e2e
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -73,12 +74,12 @@ func (c cluster) traffic() {
 	c.mustKubectl("wait", "-n", trafficNamespace, "--for=condition=Ready", "--timeout=2m", "inferenceservices", "--all")
 }
 
-// forget removes what a part has made.
-func (c cluster) forget(namespace string) {
-	c.Helper()
-	c.mustKubectl("delete", "namespace", namespace, "--wait=false")
-	c.mustKubectl("delete", "persistentvolume", "models-"+namespace, "--wait=false")
-	c.mustKubectl("wait", "--for=delete", "namespace/"+namespace, "--timeout=2m")
+// undo asks kubectl at the end of a part, when the part's own context has ended.
+func (c cluster) undo(args ...string) {
+	out, err := c.run(context.Background(), c.local, append([]string{"kubectl", "--kubeconfig", filepath.Join(c.dir, "kubeconfig")}, args...)...)
+	if err != nil {
+		c.Errorf("kubectl %s: %v\n%s", strings.Join(args, " "), err, out)
+	}
 }
 
 func (c cluster) clusterIP(service string) string {

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httputil"
@@ -21,6 +22,7 @@ import (
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
@@ -34,12 +36,26 @@ import (
 // ControllerName is by whom routes are answered for.
 const ControllerName = "modelplane.dev/end-to-end"
 
+// lag is how long requests still go the old way after a route has changed. Gateways that are programmed from afar have one
+// too, and whoever changes routes has to reckon with it.
+const lag = 500 * time.Millisecond
+
 // Gateway answers for the routes of one Gateway.
 type Gateway struct {
 	client.Client
 	namespace, name string
 	routes          atomic.Pointer[table]
 	proxy           *httputil.ReverseProxy
+	// seen and used belong to Reconcile, which works on one route at a time.
+	seen map[types.NamespacedName]sighting
+	used map[types.NamespacedName]*gatewayv1.HTTPRoute
+}
+
+// sighting is when a route was first seen as it is.
+type sighting struct {
+	uid        types.UID
+	generation int64
+	at         time.Time
 }
 
 // Serve watches and proxies until the context ends.
@@ -71,7 +87,10 @@ func Serve(ctx context.Context, cfg *rest.Config, at net.Listener, namespace, na
 }
 
 func newGateway(c client.Client, namespace, name string) *Gateway {
-	g := &Gateway{Client: c, namespace: namespace, name: name}
+	g := &Gateway{
+		Client: c, namespace: namespace, name: name,
+		seen: map[types.NamespacedName]sighting{}, used: map[types.NamespacedName]*gatewayv1.HTTPRoute{},
+	}
 	g.routes.Store(&table{})
 	g.proxy = &httputil.ReverseProxy{
 		Rewrite:   func(*httputil.ProxyRequest) {}, // done before, where it can fail
@@ -158,28 +177,39 @@ func serviceKey(route *gatewayv1.HTTPRoute, ref gatewayv1.HTTPBackendRef) client
 	return client.ObjectKey{Namespace: string(ptr.Deref(ref.Namespace, gatewayv1.Namespace(route.Namespace))), Name: string(ref.Name)}
 }
 
-// Reconcile learns all routes anew when one has changed, and answers for that one.
+// Reconcile puts a route to use a while after it was seen, and then answers for it.
 func (g *Gateway) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
-	var list gatewayv1.HTTPRouteList
-	if err := g.List(ctx, &list); err != nil {
+	route := &gatewayv1.HTTPRoute{}
+	err := g.Get(ctx, request.NamespacedName, route)
+	if client.IgnoreNotFound(err) != nil {
 		return ctrl.Result{}, err
 	}
-	var mine []*gatewayv1.HTTPRoute
-	for i := range list.Items {
-		if len(g.parents(&list.Items[i])) > 0 && list.Items[i].DeletionTimestamp == nil {
-			mine = append(mine, &list.Items[i])
-		}
+	if err != nil || route.DeletionTimestamp != nil || len(g.parents(route)) == 0 {
+		delete(g.seen, request.NamespacedName)
+		delete(g.used, request.NamespacedName)
+		return ctrl.Result{}, g.learn()
 	}
-	routes, err := newTable(mine)
-	if err != nil {
+	last := g.seen[request.NamespacedName]
+	if last.uid != route.UID || last.generation != route.Generation {
+		last = sighting{uid: route.UID, generation: route.Generation, at: time.Now()}
+		g.seen[request.NamespacedName] = last
+	}
+	if rest := lag - time.Since(last.at); rest > 0 {
+		return ctrl.Result{RequeueAfter: rest}, nil
+	}
+	g.used[request.NamespacedName] = route
+	if err := g.learn(); err != nil {
 		return ctrl.Result{}, err
 	}
-	g.routes.Store(&routes)
-	i := slices.IndexFunc(mine, func(r *gatewayv1.HTTPRoute) bool { return client.ObjectKeyFromObject(r) == request.NamespacedName })
-	if i < 0 {
-		return ctrl.Result{}, nil
+	return g.answer(ctx, route)
+}
+
+func (g *Gateway) learn() error {
+	routes, err := newTable(slices.Collect(maps.Values(g.used)))
+	if err == nil {
+		g.routes.Store(&routes)
 	}
-	return g.answer(ctx, mine[i])
+	return err
 }
 
 // parents are the references by which a route asks for this gateway.
