@@ -4,11 +4,13 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/yaml"
 
 	"github.com/modelplane/modelplane/cmd/modelplane/domains"
@@ -124,7 +126,7 @@ func domainRules(scheme *runtime.Scheme, all []manager.Domain) ([]need, error) {
 		if err != nil {
 			return nil, fmt.Errorf("permissions of %s: %w", d.Name, err)
 		}
-		var home []rbacv1.PolicyRule
+		rules, home := confined(d, rules)
 		for _, pkg := range d.Marked {
 			everywhere, here, err := marked(pkg)
 			if err != nil {
@@ -135,6 +137,30 @@ func domainRules(scheme *runtime.Scheme, all []manager.Domain) ([]need, error) {
 		out = append(out, need{d.Name, grantsOf(rules...), grantsOf(home...)})
 	}
 	return out, nil
+}
+
+// confined limits what the controllers of a domain may touch: to one namespace, where they stay in one, and to names,
+// where these are known. Lists and watches cannot be limited, nor can names that are not there yet.
+func confined(d manager.Domain, rules []rbacv1.PolicyRule) (everywhere, home []rbacv1.PolicyRule) {
+	is := func(one grant, verbs ...string) (string, bool) {
+		return schema.GroupResource{Group: one.group, Resource: one.resource}.String(), slices.Contains(verbs, one.verb)
+	}
+	here, rest := grantsOf(rules...).split(func(one grant) bool {
+		resource, touches := is(one, "get", "create", "patch", "delete")
+		return touches && slices.Contains(d.Home, resource)
+	})
+	out := grants{}
+	for one := range rest {
+		resource, touches := is(one, "get", "patch", "delete")
+		if d.Named[resource] == nil || !touches {
+			out[one] = true
+			continue
+		}
+		for _, one.name = range d.Named[resource] {
+			out[one] = true
+		}
+	}
+	return out.rules(), here.rules()
 }
 
 // named limits patches to our own objects: the definitions with a conversion webhook and the webhook configurations,

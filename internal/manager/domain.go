@@ -26,6 +26,10 @@ type Domain struct {
 	Hooks []admission.Hook
 	// Controllers run in the one engine of the process.
 	Controllers []engine.Controller
+	// Home are the resources that its controllers read one by one and write in one namespace only, as deployments.apps.
+	Home []string
+	// Named are the only names that its controllers give to resources without a namespace.
+	Named map[string][]string
 	// Marked are packages whose RBAC markers say what the domain needs beyond its controllers.
 	Marked []string
 	// Setup adds what is neither; nil when there is no such thing.

@@ -43,6 +43,7 @@ var (
 // What the server's ClusterRoles say must be permitted to whoever makes them.
 //
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch
+// +kubebuilder:rbac:groups="",resources=secrets,resourceNames=mlflow-artifact-connection,verbs=get;list;watch
 // +kubebuilder:rbac:groups=mlflow.kubeflow.org,resources=mlflowconfigs,verbs=get;list;watch
 // +kubebuilder:rbac:groups=mlflow.kubeflow.org,resources=experiments,verbs=get;list;update
 
@@ -52,21 +53,46 @@ type Room struct {
 	chart    *render.Chart
 	keys     *keys
 	now      func() time.Time
+	// version that databases are brought to; tests play with it.
+	version string
 }
 
 // New prepares the domain as it is without a cluster: nothing secret is made, and an image of the supported version
 // stands in for the one that the platform ships.
 func New() *Room {
 	return &Room{
-		chart: render.New(), now: time.Now,
+		chart: render.New(), now: time.Now, version: SupportedVersion,
 		settings: Settings{Namespace: "default", Image: "mlflow:v" + SupportedVersion, NotOpenShift: true}.withDefaults(),
 	}
 }
 
+// With takes other settings.
+func (r *Room) With(settings Settings) *Room {
+	r.settings = settings.withDefaults()
+	return r
+}
+
 // In takes the settings of a platform, and makes certificates from now on.
 func (r *Room) In(settings Settings) *Room {
-	r.settings, r.keys = settings.withDefaults(), &keys{}
-	return r
+	r.keys = &keys{}
+	return r.With(settings)
+}
+
+// Home are the resources that the domain writes in the namespace of its settings, and nowhere else.
+func Home() []string {
+	return []string{
+		"configmaps", "persistentvolumeclaims", "secrets", "serviceaccounts", "services", "deployments.apps", "cronjobs.batch", "jobs.batch",
+		"networkpolicies.networking.k8s.io", "httproutes.gateway.networking.k8s.io", "servicemonitors.monitoring.coreos.com",
+	}
+}
+
+// Named are the names of what the domain writes without a namespace.
+func Named() map[string][]string {
+	return map[string][]string{
+		"clusterroles.rbac.authorization.k8s.io":        {name, gcName},
+		"clusterrolebindings.rbac.authorization.k8s.io": {name, gcName},
+		"consolelinks.console.openshift.io":             {name},
+	}
 }
 
 // Controllers of the domain.
@@ -144,6 +170,6 @@ func (s servers) Observe(ctx context.Context, r engine.Reader, m *mlflowv1.MLflo
 
 // Plan implements engine.Kind.
 func (s servers) Plan(m *mlflowv1.MLflow, seen Seen) engine.Plan {
-	p := &planner{chart: s.chart, mlflow: m, spec: &m.Spec, seen: &seen}
+	p := &planner{chart: s.chart, version: s.version, mlflow: m, spec: &m.Spec, seen: &seen}
 	return p.plan()
 }

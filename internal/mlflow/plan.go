@@ -20,10 +20,12 @@ import (
 
 // planner decides about one server.
 type planner struct {
-	chart  *render.Chart
-	mlflow *mlflowv1.MLflow
-	spec   *mlflowv1.MLflowSpec
-	seen   *Seen
+	chart *render.Chart
+	// version that the database is brought to.
+	version string
+	mlflow  *mlflowv1.MLflow
+	spec    *mlflowv1.MLflowSpec
+	seen    *Seen
 }
 
 // Stages: what the server needs, the server, and what leads to it. A route that cannot be made must not keep the server
@@ -52,7 +54,7 @@ func (p *planner) plan() engine.Plan {
 		return p.hold(engine.MustChange(reasonRenderFailed, "The Deployment of the server cannot be made from the spec: %s. Correct the spec.", err.Error()))
 	}
 	next := migrate.Next(migrate.Observed{
-		MLflow: p.mlflow, Supported: SupportedVersion, Deployment: p.seen.Deployment, Template: p.seen.Template,
+		MLflow: p.mlflow, Supported: p.version, Deployment: p.seen.Deployment, Template: p.seen.Template,
 		Jobs: p.seen.Jobs, Pods: p.seen.Pods, CronJobs: p.seen.CronJobs, Now: p.seen.Now,
 	}, server)
 	next.Server.Stage = stageServer
@@ -80,7 +82,7 @@ func (p *planner) refusal() *engine.Problem {
 		return engine.MustChange("ImageMissing", "Neither the object nor the platform says which image to run. Set spec.image.image, or mlflow.image in the values of the chart.")
 	}
 	if errs := examineStorage(p.spec, p.address); len(errs) > 0 {
-		return engine.MustChange("StorageRefused", "%s.", told(errs[0]))
+		return engine.MustChange("StorageRefused", "The server cannot be run as asked: %s.", told(errs[0]))
 	}
 	return nil
 }

@@ -88,10 +88,25 @@ func (o *observer) readTLS(ctx context.Context) error {
 		o.seen.TLS = TLS{Own: &certs.Pair{Roots: []byte{}, Certificate: []byte{}, Key: []byte{}}, HasCA: true}
 		return nil
 	}
-	have := certs.Pair{Roots: secret.Data[caKey], Certificate: secret.Data[corev1.TLSCertKey], Key: secret.Data[corev1.TLSPrivateKeyKey]}
+	have, err := o.ownPair(ctx, secret)
+	if err != nil {
+		return err
+	}
 	pair, at, err := o.keys.take(o.mlflow.UID, o.seen.Now, hosts(o.settings.Namespace), have)
 	o.seen.TLS = TLS{Own: &pair, RenewAt: at, Certificate: pair.Certificate, HasCA: true}
 	return err
+}
+
+// ownPair is what our Secret holds. One that was deleted counts as such also while it is remembered: whoever deleted it
+// wants another key.
+func (o *observer) ownPair(ctx context.Context, secret *corev1.Secret) (certs.Pair, error) {
+	head := &metav1.PartialObjectMetadata{}
+	head.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
+	head.Namespace, head.Name = o.settings.Namespace, tlsSecret
+	if found, err := exists(o.Child(ctx, head)); err != nil || !found {
+		return certs.Pair{}, err
+	}
+	return certs.Pair{Roots: secret.Data[caKey], Certificate: secret.Data[corev1.TLSCertKey], Key: secret.Data[corev1.TLSPrivateKeyKey]}, nil
 }
 
 // secret is the one that the server's certificate is kept in.

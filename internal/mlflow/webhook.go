@@ -61,8 +61,10 @@ func examine(m *mlflowv1.MLflow) *admission.Report {
 			found.Warn(specPath.Child("extraAllowedOrigins").Index(i), "an origin that is blank or has a comma in it is left out; write one origin in each entry")
 		}
 	}
-	for _, s := range []store{backendOf(spec), replicaOf(spec), registryOf(spec)} {
-		if hasPassword(s.uri) {
+	warned := map[string]bool{}
+	for _, s := range storesOf(spec) {
+		if hasPassword(s.uri) && !warned[s.field] {
+			warned[s.field] = true // the registry may be the backend
 			found.Warn(specPath.Child(s.field), "the address has a password in it, which everybody can read who may read this object; put it into a Secret and name that in %sFrom", s.field)
 		}
 	}

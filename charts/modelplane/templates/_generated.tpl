@@ -333,15 +333,12 @@
   resources:
   - configmaps
   - persistentvolumeclaims
+  - pods
   - secrets
   - serviceaccounts
   - services
   verbs:
-  - create
-  - delete
-  - get
   - list
-  - patch
   - watch
 - apiGroups:
   - ""
@@ -353,21 +350,18 @@
   - watch
 - apiGroups:
   - ""
+  resourceNames:
+  - mlflow-artifact-connection
   resources:
-  - pods
+  - secrets
   verbs:
-  - list
-  - watch
+  - get
 - apiGroups:
   - apps
   resources:
   - deployments
   verbs:
-  - create
-  - delete
-  - get
   - list
-  - patch
   - watch
 - apiGroups:
   - batch
@@ -375,11 +369,7 @@
   - cronjobs
   - jobs
   verbs:
-  - create
-  - delete
-  - get
   - list
-  - patch
   - watch
 - apiGroups:
   - config.openshift.io
@@ -395,21 +385,24 @@
   - consolelinks
   verbs:
   - create
+  - list
+  - watch
+- apiGroups:
+  - console.openshift.io
+  resourceNames:
+  - mlflow
+  resources:
+  - consolelinks
+  verbs:
   - delete
   - get
-  - list
   - patch
-  - watch
 - apiGroups:
   - gateway.networking.k8s.io
   resources:
   - httproutes
   verbs:
-  - create
-  - delete
-  - get
   - list
-  - patch
   - watch
 - apiGroups:
   - mlflow.kubeflow.org
@@ -452,22 +445,14 @@
   resources:
   - servicemonitors
   verbs:
-  - create
-  - delete
-  - get
   - list
-  - patch
   - watch
 - apiGroups:
   - networking.k8s.io
   resources:
   - networkpolicies
   verbs:
-  - create
-  - delete
-  - get
   - list
-  - patch
   - watch
 - apiGroups:
   - rbac.authorization.k8s.io
@@ -476,16 +461,83 @@
   - clusterroles
   verbs:
   - create
+  - list
+  - watch
+- apiGroups:
+  - rbac.authorization.k8s.io
+  resourceNames:
+  - mlflow
+  - mlflow-gc
+  resources:
+  - clusterrolebindings
+  - clusterroles
+  verbs:
   - delete
   - get
-  - list
   - patch
-  - watch
 {{- end -}}
 
 {{/* What it needs in its own namespace to serve mlflow. */}}
 {{- define "modelplane.rules.namespace.mlflow" -}}
-
+- apiGroups:
+  - ""
+  resources:
+  - configmaps
+  - persistentvolumeclaims
+  - secrets
+  - serviceaccounts
+  - services
+  verbs:
+  - create
+  - delete
+  - get
+  - patch
+- apiGroups:
+  - apps
+  resources:
+  - deployments
+  verbs:
+  - create
+  - delete
+  - get
+  - patch
+- apiGroups:
+  - batch
+  resources:
+  - cronjobs
+  - jobs
+  verbs:
+  - create
+  - delete
+  - get
+  - patch
+- apiGroups:
+  - gateway.networking.k8s.io
+  resources:
+  - httproutes
+  verbs:
+  - create
+  - delete
+  - get
+  - patch
+- apiGroups:
+  - monitoring.coreos.com
+  resources:
+  - servicemonitors
+  verbs:
+  - create
+  - delete
+  - get
+  - patch
+- apiGroups:
+  - networking.k8s.io
+  resources:
+  - networkpolicies
+  verbs:
+  - create
+  - delete
+  - get
+  - patch
 {{- end -}}
 
 {{/* Looking at every kind. */}}

@@ -123,3 +123,10 @@ runtime names, and what the user says of it. */}}
 {{- end }}
 {{- end -}}
 {{- end -}}
+
+{{/* The namespace of the MLflow server if it is not that of the release, else empty. */}}
+{{- define "modelplane.mlflowElsewhere" -}}
+{{- if and .Values.mlflow.namespace (ne .Values.mlflow.namespace .Release.Namespace) -}}
+{{- .Values.mlflow.namespace -}}
+{{- end -}}
+{{- end -}}

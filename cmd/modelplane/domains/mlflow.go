@@ -14,6 +14,7 @@ import (
 
 // completeMLflow tells the room what the environment says of the platform, in the variables that installations have.
 func completeMLflow(d *manager.Domain, tracking *mlflow.Room) {
+	d.Home, d.Named = mlflow.Home(), mlflow.Named()
 	d.Marked = append(d.Marked, "./internal/mlflow")
 	d.Setup = func(_ context.Context, _ ctrl.Manager, o manager.SetupOptions) error {
 		tracking.In(mlflow.FromEnv(os.Getenv, o.Namespace))

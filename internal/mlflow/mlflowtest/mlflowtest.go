@@ -46,8 +46,11 @@ var Scheme = func() *runtime.Scheme {
 // Patience is how long a test waits for the cluster.
 const Patience = 60 * time.Second
 
-// Lint is how the conditions of an MLflow are meant.
-var Lint = []testkit.LintOption{testkit.SummaryType("Available"), testkit.AllowUnready("Progressing")}
+// Lint is how the conditions of an MLflow are meant. A rollout makes it unavailable until it is through, within a
+// generation if what the server reads changes.
+var Lint = []testkit.LintOption{
+	testkit.SummaryType("Available"), testkit.AllowUnready("Progressing"), testkit.AllowFlap("DeploymentNotReady", "DeploymentProgressing"),
+}
 
 // Bench is a cluster with the MLflow kinds and a namespace for the server.
 type Bench struct {
@@ -103,6 +106,13 @@ func OnFiles() *mlflowv1.MLflow {
 
 // Run is a whole manager with the MLflow controllers, until ctx ends.
 func (b *Bench) Run(ctx context.Context, cfg *rest.Config) error {
+	settings := b.Settings
+	settings.Namespace = b.NS
+	return RunWith(ctx, cfg, mlflow.New().In(settings).Controllers()...)
+}
+
+// RunWith is a whole manager with other controllers.
+func RunWith(ctx context.Context, cfg *rest.Config, controllers ...engine.Controller) error {
 	const shutdown = time.Second
 	mgr, err := ctrl.NewManager(cfg, ctrl.Options{
 		Scheme: Scheme, Cache: engine.CacheOptions(),
@@ -118,9 +128,7 @@ func (b *Bench) Run(ctx context.Context, cfg *rest.Config) error {
 	if err != nil {
 		return err
 	}
-	settings := b.Settings
-	settings.Namespace = b.NS
-	if err := e.Add(ctx, mlflow.New().In(settings).Controllers()...); err != nil {
+	if err := e.Add(ctx, controllers...); err != nil {
 		return err
 	}
 	return engine.Start(ctx, mgr, shutdown)

@@ -149,7 +149,7 @@ func (c *Chart) render(namespace string, raw []byte) ([]*unstructured.Unstructur
 func decode(text string) ([]*unstructured.Unstructured, error) {
 	var out []*unstructured.Unstructured
 	for doc := range strings.SplitSeq("\n"+text, "\n---") {
-		raw, err := yaml.YAMLToJSON([]byte(doc))
+		raw, err := yaml.YAMLToJSON([]byte(doc + "\n")) // texts in it end as they were written
 		if err != nil {
 			return nil, err
 		}
