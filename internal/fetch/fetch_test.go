@@ -12,11 +12,13 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"sigs.k8s.io/yaml"
 
 	"github.com/modelplane/modelplane/internal/fetch/dest"
 	"github.com/modelplane/modelplane/internal/fetch/fetchtest"
@@ -151,6 +153,27 @@ func TestLocal(t *testing.T) {
 			got, err := newScene(nil).fetch(t, c.source)
 			checkResult(t, got, err, c.want, c.wrong)
 		})
+	}
+}
+
+// TestShippedContainer: what the chart lets through must be known here.
+func TestShippedContainer(t *testing.T) {
+	text, err := os.ReadFile("../../charts/modelplane/files/storagecontainers/default.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var shipped struct {
+		Spec struct {
+			SupportedURIFormats []struct{ Prefix string } `json:"supportedUriFormats"`
+		}
+	}
+	if err := yaml.Unmarshal(text, &shipped); err != nil || len(shipped.Spec.SupportedURIFormats) == 0 {
+		t.Fatalf("no formats: %v", err)
+	}
+	for _, format := range shipped.Spec.SupportedURIFormats {
+		if kind, _, _ := strings.Cut(format.Prefix, "://"); kind != "" && !slices.Contains(schemes, kind) {
+			t.Errorf("models cannot be fetched from %s", format.Prefix)
+		}
 	}
 }
 

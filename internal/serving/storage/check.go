@@ -18,7 +18,7 @@ import (
 
 // Schemes that need no ClusterStorageContainer.
 var schemes = []string{
-	"gs", "s3", "pvc", "file", "https", "http", "hdfs", "webhdfs", "hf", "modelscope",
+	"gs", "s3", "pvc", "file", "https", "http", "hdfs", "webhdfs", "hf",
 	"oci", schemeModelcar, schemeNative, schemeFetch,
 }
 
