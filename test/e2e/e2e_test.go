@@ -47,6 +47,7 @@ func TestMachine(t *testing.T) {
 		{"killed programs come back", cluster.killedProgramsComeBack},
 		{"a killed manager comes back", cluster.killedManagerComesBack},
 		{"a kept cluster is resumed", cluster.keptClusterIsResumed},
+		{"a cluster from scratch is ready soon", cluster.scratchIsQuick},
 		{"down leaves nothing", func(c cluster) { c.downLeavesNothing(before) }},
 	} {
 		if !t.Run(part.name, func(t *testing.T) { part.test(c.in(t)) }) {

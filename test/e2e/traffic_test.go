@@ -71,7 +71,23 @@ func (c cluster) traffic() {
 	c.Helper()
 	c.models(trafficNamespace)
 	c.mustKubectl("apply", "-n", trafficNamespace, "-f", c.manifest("traffic.yaml", "TRANSFORMER", c.image("modelplane-transformer")))
-	c.mustKubectl("wait", "-n", trafficNamespace, "--for=condition=Ready", "--timeout=2m", "inferenceservices", "--all")
+	for _, service := range []string{"steady", "both", "named"} {
+		c.upToDate(service)
+	}
+}
+
+// upToDate waits until a service is ready as it was last asked for.
+func (c cluster) upToDate(service string) {
+	c.Helper()
+	c.eventually(service+" up to date", func() error {
+		state := c.mustKubectl("get", "inferenceservice", service, "-n", trafficNamespace, "-o",
+			"jsonpath={.metadata.generation} {.status.observedGeneration} {.status.modelStatus.transitionStatus}")
+		words := strings.Fields(state)
+		if ready := c.condition(service, "Ready"); len(words) != 3 || words[0] != words[1] || words[2] != "UpToDate" || !strings.HasPrefix(ready, "True") {
+			return fmt.Errorf("%s, Ready %s", state, ready)
+		}
+		return nil
+	})
 }
 
 // undo asks kubectl at the end of a part, when the part's own context has ended.
@@ -80,6 +96,12 @@ func (c cluster) undo(args ...string) {
 	if err != nil {
 		c.Errorf("kubectl %s: %v\n%s", strings.Join(args, " "), err, out)
 	}
+}
+
+// endTraffic removes what these tests have made, and waits for it.
+func (c cluster) endTraffic() {
+	c.undo("delete", "namespace", trafficNamespace, "--timeout=2m")
+	c.undo("delete", "persistentvolume", "models-"+trafficNamespace, "--timeout=1m")
 }
 
 func (c cluster) clusterIP(service string) string {
@@ -223,13 +245,7 @@ func (c cluster) nothingIsLost() {
 	c.waitForPods("steady-predictor", 1)
 	load.next("contrary", 20)
 	load.nothingLost("scaling out and in, a new model, a node agent that restarts, and three managers killed")
-	c.eventually("everything up to date", func() error {
-		state := c.mustKubectl("get", "inferenceservice", "steady", "-n", trafficNamespace, "-o", "jsonpath={.status.modelStatus.transitionStatus}")
-		if ready := c.condition("steady", "Ready"); state != "UpToDate" || !strings.HasPrefix(ready, "True") {
-			return fmt.Errorf("%s, Ready %s", state, ready)
-		}
-		return nil
-	})
+	c.upToDate("steady")
 }
 
 // nodeAgentRestarts kills the kubelet and has it started again. Pods stay as they are.

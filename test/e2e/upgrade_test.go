@@ -4,11 +4,16 @@
 
 package e2e
 
-import "fmt"
+import (
+	"fmt"
+	"time"
+)
 
 // upgradeTouchesNoModel replaces the manager by one of another version, which stays. Models go on as they are.
 func (c cluster) upgradeTouchesNoModel() {
 	c.traffic()
+	c.Cleanup(c.endTraffic)
+	c.waitForPods("steady-predictor", 1)
 	load := c.startLoad(c.steady())
 	models, manager := c.modelsAsTheyAre(), c.managerImage()
 	*c.version = "v0.0.0-another"
@@ -53,4 +58,19 @@ func (c cluster) modelsAsTheyAre() string {
 func (c cluster) managerImage() string {
 	c.Helper()
 	return c.mustKubectl("get", "deployment", "modelplane", "-n", managerNamespace, "-o", "jsonpath={.spec.template.spec.containers[0].image}")
+}
+
+// scratchIsQuick measures what a person waits for, everything being built: from nothing to the model's answer.
+func (c cluster) scratchIsQuick() {
+	c.must(c.local, "down", "--dir", c.dir)
+	*c.version = ""
+	const limit = 3 * time.Minute
+	start := time.Now()
+	c.up()
+	c.modelAnswers()
+	took := time.Since(start)
+	c.Logf("from nothing to the first prediction in %.1f s; what runs beside the pods:\n%s", took.Seconds(), c.must(c.local, "status", "--dir", c.dir))
+	if took > limit {
+		c.Errorf("that is more than %s", limit)
+	}
 }
