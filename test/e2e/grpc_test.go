@@ -129,8 +129,10 @@ func (c cluster) grpcAnswers() {
 		}
 		return err
 	})
-	from, body := c.flowers(), c.irisQuestion()
-	if n := c.count(target{url: "http://" + c.clusterIP("both-predictor") + "/v1/models/both:predict", body: body, from: from}, 40); n.answers["iris"] != 40 {
-		c.Errorf("over HTTP at the same Service: %v", n)
+	web := target{url: "http://" + c.clusterIP("both-predictor") + "/v1/models/both:predict", body: c.irisQuestion(), from: c.flowers()}
+	c.firstAnswer(web)
+	const questions = 40
+	if n := c.count(web, questions); n.answers["iris"] != questions {
+		c.Errorf("over HTTP at the same Service: want %d answers; %v", questions, n)
 	}
 }

@@ -24,6 +24,11 @@ type count struct {
 	failures []string
 }
 
+// String is short however much went wrong.
+func (n count) String() string {
+	return fmt.Sprintf("answers from %v, %d failures: %v", n.answers, len(n.failures), n.failures[:min(len(n.failures), 3)])
+}
+
 func (n count) total() int {
 	sum := len(n.failures)
 	for _, answers := range n.answers {
@@ -76,6 +81,8 @@ type load struct {
 }
 
 func (c cluster) startLoad(t target) *load {
+	c.Helper()
+	c.firstAnswer(t)
 	ctx, end := context.WithCancel(c.Context())
 	l := &load{target: t, cluster: c, end: end, ended: make(chan struct{}), count: count{answers: map[string]int{}}}
 	for range 4 {
@@ -117,7 +124,7 @@ func (l *load) note(who string, err error) {
 	l.count.answers[who]++
 }
 
-// so far is a copy of the count.
+// soFar is a copy of the count.
 func (l *load) soFar() count {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -151,7 +158,16 @@ func (l *load) next(who string, answers int) {
 	})
 }
 
-// ask counts the answers to so many questions, some at the same time.
+// firstAnswer waits for it, because a pod is ready a moment before its Service leads to it.
+func (c cluster) firstAnswer(t target) {
+	c.Helper()
+	c.eventually("a first answer", func() error {
+		_, err := t.ask(c.Context(), fresh)
+		return err
+	})
+}
+
+// count counts the answers to so many questions, some at the same time.
 func (c cluster) count(t target, questions int) count {
 	c.Helper()
 	l := &load{count: count{answers: map[string]int{}}}

@@ -316,9 +316,7 @@ func (c cluster) transformerStandsInFront() {
 	if err != nil {
 		c.Fatal(err)
 	}
-	before := c.servedByAll("named-predictor")
-	const questions = 40
-	n := c.count(target{
+	named := target{
 		url: "http://" + c.clusterIP("named-transformer") + "/v1/models/named:predict", body: body,
 		from: func(answer []byte) (string, error) {
 			var got struct{ Names []string }
@@ -327,9 +325,13 @@ func (c cluster) transformerStandsInFront() {
 			}
 			return "transformer", nil
 		},
-	}, questions)
+	}
+	c.firstAnswer(named)
+	before := c.servedByAll("named-predictor")
+	const questions = 40
+	n := c.count(named, questions)
 	if n.answers["transformer"] != questions {
-		c.Errorf("the transformer gave %v", n)
+		c.Errorf("want %d answers from the transformer; %v", questions, n)
 	}
 	if asked := c.servedByAll("named-predictor") - before; asked != questions {
 		c.Errorf("the predictor was asked %d times for %d questions", asked, questions)
