@@ -13,7 +13,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-func (r *reconciler[T, Seen]) finalizer() string { return FinalizerPrefix + r.spec.Name }
+func (r *reconciler[T, Seen]) finalizer() string {
+	return first(r.spec.Finalizer, FinalizerPrefix+r.spec.Name)
+}
 
 // holdOn adds our finalizer, before anything exists that needs it.
 func (r *reconciler[T, Seen]) holdOn(ctx context.Context, o owner) error {

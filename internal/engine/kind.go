@@ -113,6 +113,11 @@ type Spec struct {
 	NotReadyEvent string
 	// Knative marks Knative-style conditions (no observedGeneration in them).
 	Knative bool
+	// Finalizer is the name of ours on the objects, where others know it by another.
+	Finalizer string
+	// Beside is set for a second controller of the same kind. What is counted of
+	// objects is left to the first.
+	Beside bool
 	// OldFinalizers are those that other controllers left on existing objects;
 	// they are taken off when such an object is deleted.
 	OldFinalizers []string

@@ -91,7 +91,8 @@ func immutable(err error) bool {
 		return false
 	}
 	return anyCause(status.Status(), func(c metav1.StatusCause) bool {
-		return strings.Contains(c.Message, "immutable") || strings.Contains(c.Message, "updates to statefulset spec")
+		return strings.Contains(c.Message, "immutable") || strings.Contains(c.Message, "updates to statefulset spec") ||
+			strings.Contains(c.Message, "cannot change roleRef")
 	})
 }
 

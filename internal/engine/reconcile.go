@@ -159,7 +159,9 @@ func (r *reconciler[T, Seen]) settle(ctx context.Context, obj T, plan Plan, prob
 		return err
 	}
 	ready := conditions.IsTrue(r.spec.readyType())
-	r.metrics.observe(key, conditions, ready, r.clock.Now())
+	if !r.spec.Beside {
+		r.metrics.observe(key, conditions, ready, r.clock.Now())
+	}
 	r.count(outcomeOf(problem, ready, false))
 	if retry {
 		return problem

@@ -64,8 +64,8 @@ type Bench struct {
 	Settings mlflow.Settings
 }
 
-// New prepares a Bench. There is one MLflow in a cluster, so that tests do not run side by side.
-func New(t testing.TB) *Bench {
+// New prepares a Bench, whose manager has the extra permissions. There is one MLflow in a cluster, so that tests do not run side by side.
+func New(t testing.TB, extra ...rbacv1.PolicyRule) *Bench {
 	t.Helper()
 	cluster := testkit.Start(t)
 	crds, err := charts.CRDs()
@@ -74,7 +74,7 @@ func New(t testing.TB) *Bench {
 	}
 	var ours []*apiextensionsv1.CustomResourceDefinition
 	for _, crd := range crds {
-		if crd.Spec.Group == mlflowv1.GroupVersion.Group || crd.Spec.Group == "mlflow.kubeflow.org" {
+		if crd.Spec.Group == mlflowv1.GroupVersion.Group || crd.Spec.Group == "mlflow.kubeflow.org" || crd.Spec.Names.Kind == "MLflowOperator" {
 			ours = append(ours, crd)
 		}
 	}
@@ -84,7 +84,7 @@ func New(t testing.TB) *Bench {
 		t.Fatal(err)
 	}
 	b := &Bench{Cluster: cluster, C: c, NS: cluster.Namespace(t), Settings: mlflow.Settings{Image: "mlflow:test"}}
-	b.Manager = charttest.RBAC(t, cluster, b.NS)
+	b.Manager = charttest.RBAC(t, cluster, b.NS, extra...)
 	return b
 }
 
