@@ -93,7 +93,8 @@ func (p *planner) newStatus() *mlflowv1.MLflowStatus {
 	return s
 }
 
-// judge says whether the newest pods have taken over: all of them, from the newest template, and available.
+// judge says whether the newest pods have taken over: all of them, from the newest template, and available; and if not,
+// what is known of the cause.
 func (p *planner) judge(said *kube.Conditions) {
 	d, want := p.seen.Deployment, ptr.Deref(p.spec.Replicas, 1)
 	ready := int32(0)
@@ -112,9 +113,11 @@ func (p *planner) judge(said *kube.Conditions) {
 	if d != nil && ptr.Deref(d.Spec.Replicas, 1) == 0 {
 		text = "MLflow deployment scaled to zero replicas."
 	}
-	if finding, ok := p.cause(); ok && finding.Reason != cause.Waiting {
-		text += " " + finding.Message
+	_, why := p.degraded()
+	if finding, ok := p.cause(); why == "" && ok && finding.Reason != cause.Waiting {
+		why = finding.Message
 	}
+	text = strings.TrimSpace(text + " " + why)
 	said.False(conditionAvailable, reasonNotReady, text)
 	said.True(conditionProgressing, reasonProgressing, text)
 }
