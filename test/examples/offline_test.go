@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/modelplane/modelplane/charts"
@@ -35,6 +36,10 @@ func admitted(t *testing.T, m manifest) {
 		understood(t, m)
 		return
 	}
+	if kubernetes.Recognizes(m.GroupVersionKind()) {
+		decoded(t, kubernetes, m)
+		return
+	}
 	schemas, err := admission.Embedded()
 	if err != nil {
 		t.Fatal(err)
@@ -46,6 +51,14 @@ func admitted(t *testing.T, m manifest) {
 	if err := admission.AddToScheme(scheme); err != nil {
 		t.Fatal(err)
 	}
+	decoded(t, scheme, m)
+}
+
+// kubernetes knows what stands beside our kinds: the database and the bucket of a server.
+var kubernetes = clientgoscheme.Scheme
+
+func decoded(t *testing.T, scheme *runtime.Scheme, m manifest) {
+	t.Helper()
 	into, err := scheme.New(m.GroupVersionKind())
 	if err != nil {
 		t.Fatal(err)

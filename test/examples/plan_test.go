@@ -39,6 +39,32 @@ func TestPlannedAlone(t *testing.T) {
 	}
 }
 
+// TestMLflowIsPlanned makes a server of every MLflow that people start from, ours and those they bring along.
+func TestMLflowIsPlanned(t *testing.T) {
+	for _, dir := range []string{ours, theirs} {
+		t.Run(strings.Trim(dir, "./"), func(t *testing.T) {
+			found := 0
+			for _, m := range read(t, dir) {
+				if m.GetKind() != "MLflow" {
+					continue
+				}
+				found++
+				around := "---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: example-ca}\n"
+				var out bytes.Buffer
+				if err := planner(t).PlanText(t.Context(), m.name, slices.Concat(m.text, []byte("\n"+around)), &out); err != nil {
+					t.Error(err)
+				}
+				if !regexp.MustCompile(`(?m)^# MLflow mlflow: [1-9][0-9]* children$`).Match(out.Bytes()) || !strings.Contains(out.String(), "\nkind: Deployment\n") {
+					t.Errorf("%s becomes no server:\n%s", m.name, out.String())
+				}
+			}
+			if found < 2 {
+				t.Errorf("%d MLflows found", found)
+			}
+		})
+	}
+}
+
 // TestPlannedTogether finds a server, a storage and a route for every service, with what is shipped and what the other
 // examples bring.
 func TestPlannedTogether(t *testing.T) {

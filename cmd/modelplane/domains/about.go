@@ -9,8 +9,10 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	mlflowv1 "github.com/modelplane/modelplane/api/mlflow/v1"
 	"github.com/modelplane/modelplane/api/serving/v1beta1"
 	"github.com/modelplane/modelplane/internal/cli/explain"
+	"github.com/modelplane/modelplane/internal/mlflow/migrate"
 )
 
 // About is what `modelplane explain` must be told of kinds besides their
@@ -50,6 +52,23 @@ func About() []explain.About {
 			Facts:      []explain.Path{{Label: "service", Fields: []string{"spec", "inferenceService"}}, url},
 			Conditions: []string{"IsMMSPredictor", "MemoryResourceAvailable", "InferenceServiceReady"},
 			Uses:       serviceOfModel,
+		},
+		aboutMLflow(),
+	}
+}
+
+// aboutMLflow puts what needs a person before what only follows from it.
+func aboutMLflow() explain.About {
+	return explain.About{
+		Kind: mlflowv1.GroupVersion.WithKind("MLflow").GroupKind(),
+		Facts: []explain.Path{
+			{Label: "version", Fields: []string{"status", "version"}},
+			{Label: "url", Fields: []string{"status", "url"}},
+			{Label: "inside", Fields: []string{"status", "address", "url"}},
+		},
+		Conditions: []string{migrate.Condition, "Available"},
+		Commands: map[string][]string{
+			"MigrationFailed": {"annotate mlflow NAME " + migrate.ForceAnnotation + "=true"},
 		},
 	}
 }
