@@ -108,6 +108,10 @@ func managerRules(all []manager.Domain, crds []*apiextensionsv1.CustomResourceDe
 		out = append(out,
 			definition{"rules.domain." + n.name, "What it needs beyond that to serve " + n.name + ".", more.rules()},
 			definition{"rules.namespace." + n.name, "What it needs in its own namespace to serve " + n.name + ".", home.rules()})
+		for _, o := range n.options {
+			_, more := o.everywhere.split(func(one grant) bool { return always[one] || n.everywhere[one] })
+			out = append(out, definition{"rules.option." + n.name + "." + o.name, "What it needs beyond that for " + o.name + ", a part of " + n.name + " with a switch.", more.rules()})
+		}
 	}
 	return out, nil
 }
@@ -116,6 +120,7 @@ func managerRules(all []manager.Domain, crds []*apiextensionsv1.CustomResourceDe
 type need struct {
 	name             string
 	everywhere, here grants
+	options          []need
 }
 
 // domainRules are what the controllers of each domain need, and what the markers beside its other code say.
@@ -134,7 +139,31 @@ func domainRules(scheme *runtime.Scheme, all []manager.Domain) ([]need, error) {
 			}
 			rules, home = append(rules, everywhere...), append(home, here...)
 		}
-		out = append(out, need{d.Name, grantsOf(rules...), grantsOf(home...)})
+		options, err := optionRules(scheme, d, grantsOf(home...))
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, need{d.Name, grantsOf(rules...), grantsOf(home...), options})
+	}
+	return out, nil
+}
+
+// optionRules are what the parts of a domain need that have a switch. In the domain's namespace they may do what the
+// domain may.
+func optionRules(scheme *runtime.Scheme, d manager.Domain, home grants) ([]need, error) {
+	var out []need
+	for _, o := range d.Options {
+		rules, err := engine.Rules(scheme, o.Controllers...)
+		if err != nil {
+			return nil, fmt.Errorf("permissions of %s, %s: %w", d.Name, o.Name, err)
+		}
+		everywhere, here := confined(manager.Domain{Home: d.Home, Named: o.Named}, rules)
+		for one := range grantsOf(here...) {
+			if !home[one] {
+				return nil, fmt.Errorf("%s of %s needs %s on %s in the namespace, which the domain does not have", o.Name, d.Name, one.verb, one.resource)
+			}
+		}
+		out = append(out, need{name: o.Name, everywhere: grantsOf(everywhere...)})
 	}
 	return out, nil
 }

@@ -30,6 +30,9 @@ type Domain struct {
 	Home []string
 	// Named are the only names that its controllers give to resources without a namespace.
 	Named map[string][]string
+	// Options are parts that run only where somebody asks for them. Their controllers are among Controllers where the
+	// environment does; what they need is granted only then.
+	Options []Option
 	// Marked are packages whose RBAC markers say what the domain needs beyond its controllers.
 	Marked []string
 	// Setup adds what is neither; nil when there is no such thing.
@@ -84,4 +87,15 @@ func Select(domains []Domain, enable []string) ([]Domain, error) {
 		}
 	}
 	return selected, nil
+}
+
+// Option is a part of a domain with a switch.
+type Option struct {
+	// Name of the switch below the domain's in the values of the chart.
+	Name string
+	// Env is the variable that switches it on when it is "true".
+	Env         string
+	Controllers []engine.Controller
+	// Named as in Domain.
+	Named map[string][]string
 }

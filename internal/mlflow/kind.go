@@ -18,10 +18,13 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/selection"
 
+	"github.com/modelplane/modelplane/api/components/v1alpha1"
 	mlflowv1 "github.com/modelplane/modelplane/api/mlflow/v1"
 	"github.com/modelplane/modelplane/internal/engine"
 	"github.com/modelplane/modelplane/internal/kube"
+	"github.com/modelplane/modelplane/internal/mlflow/access"
 	"github.com/modelplane/modelplane/internal/mlflow/migrate"
+	"github.com/modelplane/modelplane/internal/mlflow/module"
 	"github.com/modelplane/modelplane/internal/mlflow/render"
 )
 
@@ -98,6 +101,16 @@ func Named() map[string][]string {
 // Controllers of the domain.
 func (r *Room) Controllers() []engine.Controller { return []engine.Controller{r.servers()} }
 
+// Module is the controller of the platform's module, for where MLflow is one.
+func (r *Room) Module() engine.Controller {
+	return module.Controller(func() module.Settings { return module.Settings{Namespace: r.settings.Namespace, Version: r.version} })
+}
+
+// Access is the controller that lets the platform's groups into workspaces.
+func (r *Room) Access() engine.Controller {
+	return access.Controller(func() access.Settings { return access.Settings{Prefix: r.settings.RolePrefix} })
+}
+
 // servers is the kind MLflow.
 type servers struct{ *Room }
 
@@ -137,6 +150,7 @@ func (r *Room) servers() engine.Controller {
 			{Object: &batchv1.Job{}, Select: labels.SelectorFromSet(labels.Set{migrate.ComponentLabel: migrate.Component})},
 			{Object: &corev1.Pod{}, Select: ofServer, Trim: kube.TrimPod},
 			{Object: foreign(clusterVersion), Optional: true, MetadataOnly: true},
+			{Object: &v1alpha1.MLflowOperator{}, Optional: true},
 		},
 	})
 }

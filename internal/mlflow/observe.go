@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/modelplane/modelplane/api/components/v1alpha1"
 	mlflowv1 "github.com/modelplane/modelplane/api/mlflow/v1"
 	"github.com/modelplane/modelplane/internal/engine"
 	"github.com/modelplane/modelplane/internal/mlflow/migrate"
@@ -37,6 +38,9 @@ type Seen struct {
 
 	// OpenShift tells whether the cluster is one, and the others which optional APIs it serves.
 	OpenShift, HasConsole, HasRoutes, HasMonitors bool
+
+	// Module is the platform's, nil while there is none or nobody asks for it.
+	Module *v1alpha1.MLflowOperator
 
 	// TLS is what the server proves its name with.
 	TLS TLS
@@ -73,12 +77,25 @@ func (o *observer) observe(ctx context.Context) (Seen, error) {
 	o.seen.HasConsole = !o.settings.NotOpenShift && o.Has(consoleLink.GroupKind())
 	o.seen.OpenShift = o.seen.HasConsole || !o.settings.NotOpenShift && o.Has(clusterVersion.GroupKind())
 	o.seen.HasRoutes, o.seen.HasMonitors = o.Has(httpRoute.GroupKind()), o.Has(serviceMonitor.GroupKind())
-	for _, read := range []func(context.Context) error{o.readLive, o.readAccount, o.readTLS, o.readInputs, o.readPods} {
+	for _, read := range []func(context.Context) error{o.readModule, o.readLive, o.readAccount, o.readTLS, o.readInputs, o.readPods} {
 		if err := read(ctx); err != nil {
 			return Seen{}, err
 		}
 	}
 	return o.seen, nil
+}
+
+// readModule reads the platform's module, where MLflow is one of several, and what it says of the platform.
+func (o *observer) readModule(ctx context.Context) error {
+	m := &v1alpha1.MLflowOperator{}
+	if !o.settings.Module || !o.Has(v1alpha1.GroupVersion.WithKind("MLflowOperator").GroupKind()) {
+		return nil
+	}
+	found, err := exists(o.Get(ctx, client.ObjectKey{Name: v1alpha1.MLflowOperatorName}, m))
+	if found {
+		o.seen.Module, o.seen.Settings = m, o.settings.saidBy(m)
+	}
+	return err
 }
 
 func (o *observer) key(name string) client.ObjectKey {

@@ -42,6 +42,9 @@ var stages = map[string]int{
 }
 
 func (p *planner) plan() engine.Plan {
+	if closed := p.closed(); closed != nil {
+		return *closed
+	}
 	if problem := p.refusal(); problem != nil {
 		return p.hold(problem)
 	}

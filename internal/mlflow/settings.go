@@ -6,6 +6,9 @@ import (
 	"cmp"
 	"net/url"
 	"strings"
+
+	"github.com/modelplane/modelplane/internal/mlflow/access"
+	"github.com/modelplane/modelplane/internal/mlflow/module"
 )
 
 // Settings are what the platform says of all MLflow objects. They hold for the life of the process.
@@ -22,6 +25,12 @@ type Settings struct {
 	SectionTitle string
 	// NotOpenShift leaves OpenShift out of account, also where its APIs are served.
 	NotOpenShift bool
+	// Module makes every MLflow wait for the platform's module, which also says how it is shown to people.
+	Module bool
+	// Access tells that somebody lets the platform's groups into workspaces.
+	Access bool
+	// RolePrefix is what the names of the roles for its users begin with.
+	RolePrefix string
 }
 
 // Environment variables that settings are taken from, in the names that installations have.
@@ -44,6 +53,9 @@ func FromEnv(getenv func(string) string, namespace string) Settings {
 		GatewayNamespace: getenv(EnvGatewayNamespace),
 		URL:              getenv(EnvURL),
 		SectionTitle:     getenv(EnvSectionTitle),
+		Module:           getenv(module.EnvEnabled) == "true",
+		Access:           getenv(access.EnvEnabled) == "true",
+		RolePrefix:       getenv(access.EnvPrefix),
 	}
 }
 
@@ -51,6 +63,7 @@ func (s Settings) withDefaults() Settings {
 	s.GatewayName = cmp.Or(s.GatewayName, "data-science-gateway")
 	s.GatewayNamespace = cmp.Or(s.GatewayNamespace, "openshift-ingress")
 	s.SectionTitle = cmp.Or(s.SectionTitle, "MLflow")
+	s.RolePrefix = cmp.Or(s.RolePrefix, access.DefaultPrefix)
 	s.URL = strings.TrimRight(s.URL, "/")
 	return s
 }

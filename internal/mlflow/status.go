@@ -70,7 +70,7 @@ func (p *planner) heldStatus(problem *engine.Problem) *mlflowv1.MLflowStatus {
 	return s
 }
 
-// kept are conditions of others: of the last migration, and of the platform.
+// kept are conditions of others: of the last migration, of the platform, and of access to workspaces.
 func (p *planner) kept() []metav1.Condition {
 	var out []metav1.Condition
 	for _, typ := range []string{migrate.Condition} {
@@ -78,7 +78,7 @@ func (p *planner) kept() []metav1.Condition {
 			out = append(out, *c)
 		}
 	}
-	return out
+	return append(out, p.ofPlatform()...)
 }
 
 func (p *planner) newStatus() *mlflowv1.MLflowStatus {

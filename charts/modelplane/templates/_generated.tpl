@@ -372,6 +372,13 @@
   - list
   - watch
 - apiGroups:
+  - components.platform.opendatahub.io
+  resources:
+  - mlflowoperators
+  verbs:
+  - list
+  - watch
+- apiGroups:
   - config.openshift.io
   resources:
   - clusterversions
@@ -538,6 +545,53 @@
   - delete
   - get
   - patch
+{{- end -}}
+
+{{/* What it needs beyond that for module, a part of mlflow with a switch. */}}
+{{- define "modelplane.rules.option.mlflow.module" -}}
+- apiGroups:
+  - components.platform.opendatahub.io
+  resources:
+  - mlflowoperators
+  - mlflowoperators/status
+  verbs:
+  - patch
+- apiGroups:
+  - components.platform.opendatahub.io
+  resources:
+  - mlflowoperators/finalizers
+  verbs:
+  - update
+{{- end -}}
+
+{{/* What it needs beyond that for access, a part of mlflow with a switch. */}}
+{{- define "modelplane.rules.option.mlflow.access" -}}
+- apiGroups:
+  - rbac.authorization.k8s.io
+  resources:
+  - rolebindings
+  verbs:
+  - create
+  - list
+  - watch
+- apiGroups:
+  - rbac.authorization.k8s.io
+  resourceNames:
+  - odh-group-mlflow-edit
+  - odh-group-mlflow-view
+  resources:
+  - rolebindings
+  verbs:
+  - delete
+  - get
+  - patch
+- apiGroups:
+  - services.platform.opendatahub.io
+  resources:
+  - auths
+  verbs:
+  - list
+  - watch
 {{- end -}}
 
 {{/* Looking at every kind. */}}

@@ -112,6 +112,12 @@ runtime names, and what the user says of it. */}}
 - {name: GATEWAY_NAMESPACE, value: {{ .gateway.namespace | quote }}}
 - {name: SECTION_TITLE, value: {{ .sectionTitle | quote }}}
 - {name: RESOURCE_NAME_PREFIX, value: {{ .resourceNamePrefix | quote }}}
+{{- if .module.enabled }}
+- {name: ENABLE_MLFLOW_OPERATOR_MODULE_CONTROLLER, value: "true"}
+{{- end }}
+{{- if .access.enabled }}
+- {name: ENABLE_NAMESPACE_RBAC, value: "true"}
+{{- end }}
 {{- with .image }}
 - {name: MLFLOW_IMAGE, value: {{ . | quote }}}
 {{- end }}

@@ -8,14 +8,26 @@ import (
 
 	ctrl "sigs.k8s.io/controller-runtime"
 
+	"github.com/modelplane/modelplane/internal/engine"
 	"github.com/modelplane/modelplane/internal/manager"
 	"github.com/modelplane/modelplane/internal/mlflow"
+	"github.com/modelplane/modelplane/internal/mlflow/access"
+	"github.com/modelplane/modelplane/internal/mlflow/module"
 )
 
 // completeMLflow tells the room what the environment says of the platform, in the variables that installations have.
 func completeMLflow(d *manager.Domain, tracking *mlflow.Room) {
 	d.Home, d.Named = mlflow.Home(), mlflow.Named()
 	d.Marked = append(d.Marked, "./internal/mlflow")
+	d.Options = []manager.Option{
+		{Name: "module", Env: module.EnvEnabled, Controllers: []engine.Controller{tracking.Module()}},
+		{Name: "access", Env: access.EnvEnabled, Controllers: []engine.Controller{tracking.Access()}, Named: access.Named()},
+	}
+	for _, o := range d.Options {
+		if os.Getenv(o.Env) == "true" {
+			d.Controllers = append(d.Controllers, o.Controllers...)
+		}
+	}
 	d.Setup = func(_ context.Context, _ ctrl.Manager, o manager.SetupOptions) error {
 		tracking.In(mlflow.FromEnv(os.Getenv, o.Namespace))
 		return nil

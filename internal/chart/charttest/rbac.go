@@ -47,8 +47,14 @@ func Render(t testing.TB, release chart.Release) []chart.Object {
 // The release is named after the end of the namespace's name, so that tests can run side by side.
 func RBAC(t testing.TB, cluster *testkit.Cluster, namespace string, extra ...rbacv1.PolicyRule) *rest.Config {
 	t.Helper()
+	return RBACWith(t, cluster, namespace, nil, extra...)
+}
+
+// RBACWith is RBAC for a release with other values than the default.
+func RBACWith(t testing.TB, cluster *testkit.Cluster, namespace string, values map[string]any, extra ...rbacv1.PolicyRule) *rest.Config {
+	t.Helper()
 	account, name := "", "rbac-"+namespace[strings.LastIndex(namespace, "-")+1:]
-	for _, o := range Render(t, chart.Release{Name: name, Namespace: namespace}) {
+	for _, o := range Render(t, chart.Release{Name: name, Namespace: namespace, Values: values}) {
 		if !slices.Contains(rbacKinds, o.GetKind()) {
 			continue
 		}

@@ -76,6 +76,11 @@ func Controller(settings func() Settings) engine.Controller {
 	})
 }
 
+// Named are the names of what is read one by one and written.
+func Named() map[string][]string {
+	return map[string][]string{"rolebindings.rbac.authorization.k8s.io": {ViewBinding, EditBinding}, "auths.services.platform.opendatahub.io": {authName}}
+}
+
 // labelled selects the namespaces that ask for access.
 var labelled = func() labels.Selector {
 	asks, err := labels.NewRequirement(Label, selection.Exists, nil)

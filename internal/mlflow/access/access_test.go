@@ -63,13 +63,7 @@ func controller(prefix string) engine.Controller {
 }
 
 func newBench(t *testing.T) *bench {
-	rules, err := engine.Rules(mlflowtest.Scheme, controller(""))
-	if err != nil {
-		t.Fatal(err)
-	}
-	// Who binds a role must have its permissions, or be permitted to bind it.
-	rules = append(rules, rbacv1.PolicyRule{APIGroups: []string{rbacv1.GroupName}, Resources: []string{"clusterroles"}, Verbs: []string{"bind"}})
-	return &bench{mlflowtest.New(t, rules...)}
+	return &bench{mlflowtest.With(t, map[string]any{"access": map[string]any{"enabled": true}})}
 }
 
 func (b *bench) run(ctx context.Context, cfg *rest.Config) error {
@@ -198,7 +192,7 @@ func TestAccess(t *testing.T) {
 	b.wait(t, "the groups as before", func() error { return b.granted(second) })
 
 	stop() // another prefix means other roles, which a RoleBinding cannot change to
-	b.manage(t, b.Manager, "other-")
+	b.manage(t, b.Config(), "other-")
 	b.wait(t, "the other role", func() error { return b.bound(first, access.EditBinding, "other-mlflow-edit", "admins") })
 
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: first}}

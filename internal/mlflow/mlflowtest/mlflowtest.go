@@ -64,8 +64,14 @@ type Bench struct {
 	Settings mlflow.Settings
 }
 
-// New prepares a Bench, whose manager has the extra permissions. There is one MLflow in a cluster, so that tests do not run side by side.
-func New(t testing.TB, extra ...rbacv1.PolicyRule) *Bench {
+// New prepares a Bench. There is one MLflow in a cluster, so that tests do not run side by side.
+func New(t testing.TB) *Bench {
+	t.Helper()
+	return With(t, nil)
+}
+
+// With is New where the chart was installed with other values of mlflow.
+func With(t testing.TB, values map[string]any) *Bench {
 	t.Helper()
 	cluster := testkit.Start(t)
 	crds, err := charts.CRDs()
@@ -84,7 +90,7 @@ func New(t testing.TB, extra ...rbacv1.PolicyRule) *Bench {
 		t.Fatal(err)
 	}
 	b := &Bench{Cluster: cluster, C: c, NS: cluster.Namespace(t), Settings: mlflow.Settings{Image: "mlflow:test"}}
-	b.Manager = charttest.RBAC(t, cluster, b.NS, extra...)
+	b.Manager = charttest.RBACWith(t, cluster, b.NS, map[string]any{"mlflow": values})
 	return b
 }
 

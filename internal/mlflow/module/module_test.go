@@ -35,11 +35,7 @@ type bench struct {
 }
 
 func newBench(t *testing.T) *bench {
-	rules, err := engine.Rules(mlflowtest.Scheme, controller(""))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return &bench{mlflowtest.New(t, rules...)}
+	return &bench{mlflowtest.With(t, map[string]any{"module": map[string]any{"enabled": true}})}
 }
 
 func controller(ns string) engine.Controller {
