@@ -62,10 +62,10 @@ func (r *Report) Result() ([]string, error) { return r.warnings, r.errs.ToAggreg
 
 // Check runs the rules of a kind on an object and, on an update, on the stored
 // one for comparison.
-func Check[T client.Object](old, obj client.Object, rules func(T) *Report) ([]string, error) {
+func Check[T client.Object](old, obj client.Object, rules func(T) *Report) *Report {
 	found := rules(obj.(T))
 	if before, ok := old.(T); ok {
-		found = found.Since(rules(before))
+		return found.Since(rules(before))
 	}
-	return found.Result()
+	return found
 }

@@ -35,7 +35,7 @@ func Admission() ([]admission.Kind, error) {
 
 // validate refuses what an update adds; what was wrong before is only warned of.
 func validate(_ context.Context, old, obj client.Object) ([]string, error) {
-	return admission.Check(old, obj, examine)
+	return admission.Check(old, obj, examine).Result()
 }
 
 // specPath is where everything that is examined stands.

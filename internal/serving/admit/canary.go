@@ -19,14 +19,14 @@ func (s *service) checkCanaries() {
 		return
 	}
 	if s.mode != config.ModeStandard {
-		s.refuse(field.Forbidden(at, fmt.Sprintf("%s mode cannot honour canary, which is for Standard mode; %s", s.mode, s.canaryHint())))
+		s.Refuse(field.Forbidden(at, fmt.Sprintf("%s mode cannot honour canary, which is for Standard mode; %s", s.mode, s.canaryHint())))
 		return
 	}
 	if uri, _ := s.parts[0].storageURI(); len(s.parts[0].blocks()) == 0 && uri == "" && len(s.parts[0].uris) == 0 {
-		s.refuse(field.Required(field.NewPath("spec", "predictor", "model"), "a canary needs a stable predictor with a model or storage to compare with"))
+		s.Refuse(field.Required(field.NewPath("spec", "predictor", "model"), "a canary needs a stable predictor with a model or storage to compare with"))
 	}
 	if !s.cfg.Ingress.EnableGatewayAPI {
-		s.warn(at, "traffic is shared out by routes of the Gateway API, which ingress.enableGatewayApi of ConfigMap %s does not turn on; "+
+		s.Warn(at, "traffic is shared out by routes of the Gateway API, which ingress.enableGatewayApi of ConfigMap %s does not turn on; "+
 			"until then the canary gets none", config.Name)
 	}
 	names := map[string]bool{s.isvc.Spec.Predictor.Name: true}
@@ -36,7 +36,7 @@ func (s *service) checkCanaries() {
 		total += max(int64(canaries[i].TrafficPercent), 0)
 	}
 	if total > 100 {
-		s.refuse(field.Invalid(at, total, "the trafficPercent of all canaries must not exceed 100 together; the stable predictor gets the rest"))
+		s.Refuse(field.Invalid(at, total, "the trafficPercent of all canaries must not exceed 100 together; the stable predictor gets the rest"))
 	}
 }
 
@@ -51,20 +51,20 @@ func (s *service) checkCanary(at *field.Path, c *v1beta1.CanarySpec, names map[s
 	p, path := &c.Predictor, at.Child("predictor")
 	switch {
 	case p.Name == "":
-		s.refuse(field.Required(path.Child("name"), "name the canary; its Deployment and Service are called by it"))
+		s.Refuse(field.Required(path.Child("name"), "name the canary; its Deployment and Service are called by it"))
 	case names[p.Name]:
-		s.refuse(explain(field.Duplicate(path.Child("name"), p.Name), "the stable predictor or another canary is called so; choose another name"))
+		s.Refuse(explain(field.Duplicate(path.Child("name"), p.Name), "the stable predictor or another canary is called so; choose another name"))
 	}
 	names[p.Name] = true
 	if c.TrafficPercent < 0 || c.TrafficPercent > 100 {
-		s.refuse(field.Invalid(at.Child("trafficPercent"), c.TrafficPercent, "must be a percentage from 0 to 100"))
+		s.Refuse(field.Invalid(at.Child("trafficPercent"), c.TrafficPercent, "must be a percentage from 0 to 100"))
 	}
 	if len(p.EphemeralContainers) > 0 {
-		s.refuse(ephemeral(path))
+		s.Refuse(ephemeral(path))
 	}
 	stable := ptr.Deref(s.isvc.Spec.Predictor.MinReplicas, 1)
 	if least := ptr.Deref(p.MinReplicas, 0); least > stable {
-		s.refuse(field.Invalid(path.Child("minReplicas"), least, fmt.Sprintf("must not exceed the minReplicas of the stable predictor, which is %d", stable)))
+		s.Refuse(field.Invalid(path.Child("minReplicas"), least, fmt.Sprintf("must not exceed the minReplicas of the stable predictor, which is %d", stable)))
 	}
 	for _, f := range []struct {
 		name string
@@ -77,7 +77,7 @@ func (s *service) checkCanary(at *field.Path, c *v1beta1.CanarySpec, names map[s
 		{"autoScaling", p.AutoScaling != nil},
 	} {
 		if f.set {
-			s.refuse(field.Forbidden(path.Child(f.name), "a canary has a fixed number of pods on one node each; remove the field, and set minReplicas if it needs a number of its own"))
+			s.Refuse(field.Forbidden(path.Child(f.name), "a canary has a fixed number of pods on one node each; remove the field, and set minReplicas if it needs a number of its own"))
 		}
 	}
 }

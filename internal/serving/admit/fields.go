@@ -161,7 +161,7 @@ func (s *service) checkFields(p *part) {
 		s.checkMeshPod(p)
 	}
 	if s.mode == config.ModeStandard && p.scale.TimeoutSeconds != nil && !s.cfg.Ingress.EnableGatewayAPI {
-		s.warn(p.path.Child("timeout"), "has no effect on requests from outside while ingress.enableGatewayApi of ConfigMap %s is off: an Ingress has no time limit", config.Name)
+		s.Warn(p.path.Child("timeout"), "has no effect on requests from outside while ingress.enableGatewayApi of ConfigMap %s is off: an Ingress has no time limit", config.Name)
 	}
 }
 
@@ -189,19 +189,19 @@ func says(value any) bool {
 
 func (s *service) judge(at *field.Path, value any, o outcome) {
 	if o.verdict == warned || o.verdict == refusedLater && s.fresh {
-		s.warn(at, "has no effect in %s mode: %s", s.mode, o.why)
+		s.Warn(at, "has no effect in %s mode: %s", s.mode, o.why)
 		return
 	}
 	err := field.Forbidden(at, fmt.Sprintf("%s mode cannot honour this field: %s", s.mode, o.why))
 	err.BadValue = value // not shown, but a change of it is noticed
-	s.refuse(err)
+	s.Refuse(err)
 }
 
 // checkMeshPod warns of settings for pods and containers that the predictor of a
 // service in the mesh does not have.
 func (s *service) checkMeshPod(p *part) {
 	if names := setFields(*p.pod, "containers", "automountServiceAccountToken"); len(names) > 0 {
-		s.warn(p.path, "%s: no effect in ModelMesh mode: %s", strings.Join(names, ", "), meshPods)
+		s.Warn(p.path, "%s: no effect in ModelMesh mode: %s", strings.Join(names, ", "), meshPods)
 	}
 	for _, b := range p.blocks() {
 		names := setFields(b.Container)
@@ -209,7 +209,7 @@ func (s *service) checkMeshPod(p *part) {
 			names = append(names, "runtimeVersion")
 		}
 		if len(names) > 0 {
-			s.warn(b.path, "%s: no effect in ModelMesh mode: %s", strings.Join(names, ", "), meshPods)
+			s.Warn(b.path, "%s: no effect in ModelMesh mode: %s", strings.Join(names, ", "), meshPods)
 		}
 	}
 }

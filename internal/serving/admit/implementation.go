@@ -21,9 +21,9 @@ func (s *service) checkImplementation(p *part) {
 	switch {
 	case len(found) == 0 && p.canary:
 	case len(found) == 0:
-		s.refuse(field.Required(p.path, want+", and there is none; add one"))
+		s.Refuse(field.Required(p.path, want+", and there is none; add one"))
 	case len(found) > 1:
-		s.refuse(field.Invalid(p.path, strings.Join(found, ", "), want+"; keep one and remove the others"+leftover(found)))
+		s.Refuse(field.Invalid(p.path, strings.Join(found, ", "), want+"; keep one and remove the others"+leftover(found)))
 	default:
 		s.checkCustom(p, found[0])
 		s.checkFormat(p)
@@ -38,7 +38,7 @@ func (s *service) checkSameKind(p *part, implementation string) {
 		return
 	}
 	if stable := implementations(s.parts[0].predictor); len(stable) == 1 && stable[0] != implementation {
-		s.refuse(field.Forbidden(p.path.Child(implementation), fmt.Sprintf("a canary takes over what it does not say from the stable predictor, "+
+		s.Refuse(field.Forbidden(p.path.Child(implementation), fmt.Sprintf("a canary takes over what it does not say from the stable predictor, "+
 			"which has %s; use that here too", stable[0])))
 	}
 }
@@ -84,24 +84,24 @@ func (s *service) checkCustom(p *part, implementation string) {
 	}
 	known := []v1beta1.InferenceServiceProtocol{v1beta1.ProtocolV1, v1beta1.ProtocolV2}
 	if said := v1beta1.InferenceServiceProtocol(env[i].Value); !slices.Contains(known, said) {
-		s.refuse(field.NotSupported(p.path.Child("containers").Index(0).Child("env").Index(i).Child("value"), said, known))
+		s.Refuse(field.NotSupported(p.path.Child("containers").Index(0).Child("env").Index(i).Child("value"), said, known))
 	}
 }
 
 func (s *service) checkFormat(p *part) {
 	if m := p.predictor; m != nil && !p.canary && m.Model != nil && m.Model.ModelFormat.Name == "" {
-		s.refuse(field.Required(p.path.Child("model", "modelFormat", "name"), "name the format of the model, for example sklearn; a runtime is chosen by it"))
+		s.Refuse(field.Required(p.path.Child("model", "modelFormat", "name"), "name the format of the model, for example sklearn; a runtime is chosen by it"))
 	}
 }
 
 // checkEnv refuses variables that would undo what the platform does.
 func (s *service) checkEnv(p *part) {
 	for _, c := range p.containers() {
-		s.refuse(pythonPath(c)...)
+		s.Refuse(pythonPath(c)...)
 	}
 	for _, c := range listed(p.pod.Containers, p.path.Child("containers")) {
 		if i := envIndex(c.Env, envStorageURI); i >= 0 && p.predictor != nil && c.Name == transformerContainer {
-			s.refuse(field.Forbidden(c.path.Child("env").Index(i), "storage uri should not be specified in transformer container; "+
+			s.Refuse(field.Forbidden(c.path.Child("env").Index(i), "storage uri should not be specified in transformer container; "+
 				"move "+envStorageURI+" to "+mainContainer+", which loads the model"))
 		}
 	}
@@ -124,7 +124,7 @@ func pythonPath(c placed) field.ErrorList {
 func (s *service) checkBlocks(p *part) {
 	for _, b := range p.blocks() {
 		if b.Name != "" {
-			s.refuse(field.Forbidden(b.path.Child("name"), "the 'name' field is not allowed here, because the runtime names the container; "+
+			s.Refuse(field.Forbidden(b.path.Child("name"), "the 'name' field is not allowed here, because the runtime names the container; "+
 				"remove it (spec.predictor.name names the predictor)"))
 		}
 		if b.name == "model" {
@@ -149,10 +149,10 @@ func (s *service) checkAccelerator(b block) {
 	version := b.path.Child("runtimeVersion")
 	switch built := strings.Contains(*b.RuntimeVersion, "-gpu"); {
 	case asked && !built:
-		s.refuse(field.Invalid(version, *b.RuntimeVersion, "RuntimeVersion is not GPU enabled but GPU resources are requested; "+
+		s.Refuse(field.Invalid(version, *b.RuntimeVersion, "RuntimeVersion is not GPU enabled but GPU resources are requested; "+
 			"use a version that ends with -gpu, or remove the GPU from resources.limits"))
 	case built && !asked:
-		s.refuse(field.Invalid(version, *b.RuntimeVersion, "RuntimeVersion is GPU enabled but GPU resources are not requested; "+
+		s.Refuse(field.Invalid(version, *b.RuntimeVersion, "RuntimeVersion is GPU enabled but GPU resources are not requested; "+
 			"add the GPU to resources.limits, or use a version without -gpu"))
 	}
 }
@@ -162,7 +162,7 @@ func (s *service) checkONNX(b block) {
 		return
 	}
 	if ext := path.Ext(*b.StorageURI); ext != "" && ext != ".onnx" {
-		s.refuse(field.Invalid(b.path.Child("storageUri"), *b.StorageURI, "must name a folder or a file that ends with .onnx"))
+		s.Refuse(field.Invalid(b.path.Child("storageUri"), *b.StorageURI, "must name a folder or a file that ends with .onnx"))
 	}
 }
 
@@ -175,6 +175,6 @@ func (s *service) checkStorageKind(b block) {
 		return
 	}
 	if kind, ok := b.Storage.Parameters["type"]; ok && !slices.Contains(storageKinds, kind) {
-		s.refuse(field.NotSupported(b.path.Child("storage", "parameters").Key("type"), kind, storageKinds))
+		s.Refuse(field.NotSupported(b.path.Child("storage", "parameters").Key("type"), kind, storageKinds))
 	}
 }

@@ -59,9 +59,9 @@ func (s *service) checkMode() {
 	}
 	switch mode := translated(said); {
 	case s.recorded != "" && mode != s.recorded:
-		s.refuse(field.Invalid(modeAnnotation, said, fmt.Sprintf("the deployment mode is immutable: deploymentMode cannot be "+
+		s.Refuse(field.Invalid(modeAnnotation, said, fmt.Sprintf("the deployment mode is immutable: deploymentMode cannot be "+
 			"changed from '%s' to '%s'; to do so, delete the service and create it anew", s.recorded, said)))
 	case mode == "":
-		s.warn(modeAnnotation, "%q is not a deployment mode; %s is used. Choose Standard, Knative or ModelMesh", said, s.mode)
+		s.Warn(modeAnnotation, "%q is not a deployment mode; %s is used. Choose Standard, Knative or ModelMesh", said, s.mode)
 	}
 }

@@ -109,20 +109,20 @@ func (s *service) checkWorkers() {
 	known, err := acceleratorsFor(s.cfg.MultiNode.CustomGPUResourceTypeList,
 		s.isvc.Annotations[v1beta1.AnnotationGPUResourceTypes], annotations.Key(v1beta1.AnnotationGPUResourceTypes))
 	if err != nil {
-		s.refuse(err)
+		s.Refuse(err)
 	}
-	s.refuse(severalWorkers(worker.Containers, at.Child("containers"))...)
-	s.refuse(sizes(at, worker.PipelineParallelSize, worker.TensorParallelSize)...)
+	s.Refuse(severalWorkers(worker.Containers, at.Child("containers"))...)
+	s.Refuse(sizes(at, worker.PipelineParallelSize, worker.TensorParallelSize)...)
 	for _, c := range listed(worker.Containers, at.Child("containers")) {
-		s.refuse(known.unknown(c)...)
+		s.Refuse(known.unknown(c)...)
 	}
 	if len(worker.EphemeralContainers) > 0 {
-		s.refuse(ephemeral(at))
+		s.Refuse(ephemeral(at))
 	}
 	if m := p.predictor.Model; m != nil {
 		model := placed{m.Core(), p.path.Child("model")}
-		s.refuse(sizesInEnv(model)...)
-		s.refuse(known.unknown(model)...)
+		s.Refuse(sizesInEnv(model)...)
+		s.Refuse(known.unknown(model)...)
 		s.checkSharedModel(model.path, m)
 		s.checkFixed()
 	}
@@ -137,17 +137,17 @@ func ephemeral(at *field.Path) *field.Error {
 // one by one.
 func (s *service) checkSharedModel(at *field.Path, m *v1beta1.ModelSpec) {
 	if m.StorageURI == nil {
-		s.refuse(field.Required(at.Child("storageUri"), "StorageURI must be set for multinode enabled; name a model that starts with pvc:// or oci://"))
+		s.Refuse(field.Required(at.Child("storageUri"), "StorageURI must be set for multinode enabled; name a model that starts with pvc:// or oci://"))
 		return
 	}
 	if scheme, _, _ := strings.Cut(*m.StorageURI, "://"); scheme != "pvc" && scheme != "oci" {
-		s.refuse(field.Invalid(at.Child("storageUri"), *m.StorageURI, "multinode supports only models that all nodes can mount; "+
+		s.Refuse(field.Invalid(at.Child("storageUri"), *m.StorageURI, "multinode supports only models that all nodes can mount; "+
 			"put it on a claim (pvc://) or into an image (oci://)"))
 	}
 }
 
 func (s *service) checkFixed() {
 	if class := s.isvc.Annotations[v1beta1.AnnotationAutoscalerClass]; class != classNone {
-		s.refuse(field.Invalid(classAnnotation, class, "multinode only supports the 'none' autoscaler, because workers belong to one head; set the annotation to none"))
+		s.Refuse(field.Invalid(classAnnotation, class, "multinode only supports the 'none' autoscaler, because workers belong to one head; set the annotation to none"))
 	}
 }

@@ -48,13 +48,13 @@ func (r Rules) validateRuntime(ctx context.Context, old, obj client.Object) ([]s
 	}
 	found := examineRuntime(view, others, cfg)
 	if before := viewRuntime(old); before != nil {
-		found = found.since(examineRuntime(before, others, cfg))
+		found = found.Since(examineRuntime(before, others, cfg))
 		if before.spec.WorkerSpec != nil && view.spec.WorkerSpec == nil {
-			found.refuse(field.Required(field.NewPath("spec", "workerSpec"), "removing workerSpec where it already exists is not allowed, "+
+			found.Refuse(field.Required(field.NewPath("spec", "workerSpec"), "removing workerSpec where it already exists is not allowed, "+
 				"because services that span several nodes may use it; create a runtime under another name"))
 		}
 	}
-	return found.result()
+	return found.Result()
 }
 
 // otherRuntimes are those that compete with a runtime.
@@ -89,9 +89,9 @@ func otherRuntimes(ctx context.Context, r *runtimeView) ([]*runtimeView, error) 
 func examineRuntime(r *runtimeView, others []*runtimeView, cfg *config.Config) *report {
 	found := &report{}
 	root := field.NewPath("spec")
-	found.refuse(priorities(r.spec, root.Child("supportedModelFormats"))...)
+	found.Refuse(priorities(r.spec, root.Child("supportedModelFormats"))...)
 	for _, c := range listed(r.spec.Containers, root.Child("containers")) {
-		found.refuse(pythonPath(c)...)
+		found.Refuse(pythonPath(c)...)
 	}
 	if r.spec.WorkerSpec != nil {
 		examineWorker(found, r.spec, root, cfg)
@@ -100,7 +100,7 @@ func examineRuntime(r *runtimeView, others []*runtimeView, cfg *config.Config) *
 		return found // it competes with nobody
 	}
 	for _, other := range others {
-		found.refuse(conflicts(r, other, root.Child("supportedModelFormats"))...)
+		found.Refuse(conflicts(r, other, root.Child("supportedModelFormats"))...)
 	}
 	return found
 }
@@ -155,23 +155,23 @@ func examineWorker(found *report, spec *v1alpha1.ServingRuntimeSpec, root *field
 	known, err := acceleratorsFor(cfg.MultiNode.CustomGPUResourceTypeList, spec.Annotations[v1beta1.AnnotationGPUResourceTypes],
 		root.Child("annotations").Key(v1beta1.AnnotationGPUResourceTypes))
 	if err != nil {
-		found.refuse(err)
+		found.Refuse(err)
 	}
 	for _, c := range listed(spec.Containers, root.Child("containers")) {
 		if c.Name == mainContainer {
-			found.refuse(sizesInEnv(c)...)
-			found.refuse(known.unknown(c)...)
+			found.Refuse(sizesInEnv(c)...)
+			found.Refuse(known.unknown(c)...)
 		}
 	}
 	if len(worker.Containers) == 0 {
-		found.refuse(field.Required(at.Child("containers"), "add the container of the workers, named "+workerContainer))
+		found.Refuse(field.Required(at.Child("containers"), "add the container of the workers, named "+workerContainer))
 	}
-	found.refuse(severalWorkers(worker.Containers, at.Child("containers"))...)
+	found.Refuse(severalWorkers(worker.Containers, at.Child("containers"))...)
 	for _, c := range listed(worker.Containers, at.Child("containers")) {
-		found.refuse(pythonPath(c)...)
+		found.Refuse(pythonPath(c)...)
 		if c.Name == workerContainer {
-			found.refuse(known.unknown(c)...)
+			found.Refuse(known.unknown(c)...)
 		}
 	}
-	found.refuse(sizes(at, worker.PipelineParallelSize, worker.TensorParallelSize)...)
+	found.Refuse(sizes(at, worker.PipelineParallelSize, worker.TensorParallelSize)...)
 }

@@ -46,19 +46,19 @@ func (s *service) checkClass() {
 	switch {
 	case !ok:
 	case !slices.Contains(classes, class):
-		s.refuse(field.Invalid(classAnnotation, class, fmt.Sprintf("[%s] is not a supported autoscaler class type (unsupported autoscaler class); "+
+		s.Refuse(field.Invalid(classAnnotation, class, fmt.Sprintf("[%s] is not a supported autoscaler class type (unsupported autoscaler class); "+
 			"choose hpa, keda, external or none", class)))
 	case s.mode == config.ModeStandard:
 	case s.mode == config.ModeModelMesh:
-		s.warn(classAnnotation, "has no effect in ModelMesh mode: the pods of the mesh are scaled by annotations of their ServingRuntime")
+		s.Warn(classAnnotation, "has no effect in ModelMesh mode: the pods of the mesh are scaled by annotations of their ServingRuntime")
 	case class == classHPA:
-		s.refuse(field.Forbidden(classAnnotation, "Knative mode cannot honour the autoscaler class hpa as it is written here; "+
+		s.Refuse(field.Forbidden(classAnnotation, "Knative mode cannot honour the autoscaler class hpa as it is written here; "+
 			"set "+knativeClass+": "+knativeClassHPA+", or use Standard mode"))
 	case class == classKEDA:
-		s.refuse(field.Forbidden(classAnnotation, "Knative mode cannot honour the autoscaler class keda: Knative scales by itself; "+
+		s.Refuse(field.Forbidden(classAnnotation, "Knative mode cannot honour the autoscaler class keda: Knative scales by itself; "+
 			"remove the annotation, or use Standard mode"))
 	default:
-		s.warn(classAnnotation, "has no effect in Knative mode: Knative always scales; set minReplicas and maxReplicas to the same number to fix it")
+		s.Warn(classAnnotation, "has no effect in Knative mode: Knative always scales; set minReplicas and maxReplicas to the same number to fix it")
 	}
 }
 
@@ -67,23 +67,23 @@ func (s *service) checkBounds(p *part) {
 	e := p.scale
 	least := ptr.Deref(e.MinReplicas, 1)
 	if least < 0 {
-		s.refuse(field.Invalid(p.path.Child("minReplicas"), least, "MinReplicas cannot be less than 0"))
+		s.Refuse(field.Invalid(p.path.Child("minReplicas"), least, "MinReplicas cannot be less than 0"))
 	}
 	if e.MaxReplicas < 0 {
-		s.refuse(field.Invalid(p.path.Child("maxReplicas"), e.MaxReplicas, "MaxReplicas cannot be less than 0"))
+		s.Refuse(field.Invalid(p.path.Child("maxReplicas"), e.MaxReplicas, "MaxReplicas cannot be less than 0"))
 	}
 	if e.MaxReplicas > 0 && least > e.MaxReplicas {
-		s.refuse(field.Invalid(p.path.Child("minReplicas"), least, fmt.Sprintf("MinReplicas cannot be greater than MaxReplicas, which is %d; "+
+		s.Refuse(field.Invalid(p.path.Child("minReplicas"), least, fmt.Sprintf("MinReplicas cannot be greater than MaxReplicas, which is %d; "+
 			"lower the one or raise the other", e.MaxReplicas)))
 	}
 	if n := ptr.Deref(e.ContainerConcurrency, 0); n < 0 {
-		s.refuse(field.Invalid(p.path.Child("containerConcurrency"), n, "parallelism cannot be less than 0; 0 means no limit"))
+		s.Refuse(field.Invalid(p.path.Child("containerConcurrency"), n, "parallelism cannot be less than 0; 0 means no limit"))
 	}
 	if n := ptr.Deref(e.TimeoutSeconds, 0); n < 0 {
-		s.refuse(field.Invalid(p.path.Child("timeout"), n, "must be a number of seconds, not less than 0"))
+		s.Refuse(field.Invalid(p.path.Child("timeout"), n, "must be a number of seconds, not less than 0"))
 	}
 	if n := ptr.Deref(e.CanaryTrafficPercent, 0); n < 0 || n > 100 {
-		s.refuse(field.Invalid(p.path.Child("canaryTrafficPercent"), n, "must be a percentage from 0 to 100"))
+		s.Refuse(field.Invalid(p.path.Child("canaryTrafficPercent"), n, "must be a percentage from 0 to 100"))
 	}
 }
 
@@ -132,14 +132,14 @@ func (s *service) checkHPA(p *part, named bool) {
 		if s.mode != config.ModeStandard {
 			other = "or remove the annotation " + knativeClass
 		}
-		s.refuse(field.Invalid(p.path.Child("scaleMetric"), metric, fmt.Sprintf(
+		s.Refuse(field.Invalid(p.path.Child("scaleMetric"), metric, fmt.Sprintf(
 			"[%s] is not a supported metric of the autoscaler hpa in %s mode; choose cpu or memory, %s", metric, s.mode, other)))
 	}
 	if p.scale.ScaleTarget != nil {
 		s.checkHPATarget(p, metric, named)
 	}
 	if s.mode == config.ModeStandard && p.scale.MinReplicas != nil && *p.scale.MinReplicas == 0 {
-		s.warn(p.path.Child("minReplicas"), "the autoscaler hpa keeps at least 1 pod in Standard mode; to scale to zero use the class keda, or Knative mode")
+		s.Warn(p.path.Child("minReplicas"), "the autoscaler hpa keeps at least 1 pod in Standard mode; to scale to zero use the class keda, or Knative mode")
 	}
 	if p.scale.AutoScaling == nil || s.mode != config.ModeStandard {
 		return
@@ -148,10 +148,10 @@ func (s *service) checkHPA(p *part, named bool) {
 		at := p.path.Child("autoScaling", "metrics").Index(i)
 		switch {
 		case m.Type != v1beta1.ResourceMetricSourceType:
-			s.refuse(field.Invalid(at.Child("type"), m.Type, fmt.Sprintf("the autoscaler hpa reads metrics of type Resource only; "+
+			s.Refuse(field.Invalid(at.Child("type"), m.Type, fmt.Sprintf("the autoscaler hpa reads metrics of type Resource only; "+
 				"set the annotation %s: keda to scale by others", v1beta1.AnnotationAutoscalerClass)))
 		case m.Resource == nil:
-			s.refuse(field.Required(at.Child("resource"), "the type is Resource; say which resource and what to aim for"))
+			s.Refuse(field.Required(at.Child("resource"), "the type is Resource; say which resource and what to aim for"))
 		default:
 			s.checkHPAResource(at.Child("resource", "target"), m.Resource)
 		}
@@ -164,11 +164,11 @@ func (s *service) checkHPAResource(at *field.Path, r *v1beta1.ResourceMetricSour
 	amount, percent := t.AverageValue != nil || t.Value != nil, t.AverageUtilization
 	switch {
 	case percent != nil && *percent < 1:
-		s.refuse(field.Invalid(at.Child("averageUtilization"), *percent, "must be at least 1 percent of what the containers request"))
+		s.Refuse(field.Invalid(at.Child("averageUtilization"), *percent, "must be at least 1 percent of what the containers request"))
 	case t.Type == autoscalingv2.UtilizationMetricType && percent == nil && r.Name != corev1.ResourceCPU:
-		s.refuse(field.Required(at.Child("averageUtilization"), "the type is Utilization; say how many percent to aim for"))
+		s.Refuse(field.Required(at.Child("averageUtilization"), "the type is Utilization; say how many percent to aim for"))
 	case (t.Type == autoscalingv2.AverageValueMetricType || t.Type == autoscalingv2.ValueMetricType) && !amount:
-		s.refuse(field.Required(at.Child("averageValue"), fmt.Sprintf("the type is %s; say what to aim for", t.Type)))
+		s.Refuse(field.Required(at.Child("averageValue"), fmt.Sprintf("the type is %s; say what to aim for", t.Type)))
 	}
 }
 
@@ -177,11 +177,11 @@ func (s *service) checkHPATarget(p *part, metric v1beta1.ScaleMetric, named bool
 	percent := ptr.Deref(p.scale.ScaleMetricType, autoscalingv2.UtilizationMetricType) == autoscalingv2.UtilizationMetricType
 	switch {
 	case target < 1 && metric == v1beta1.MetricMemory:
-		s.refuse(field.Invalid(at, target, "the target memory should be at least 1"))
+		s.Refuse(field.Invalid(at, target, "the target memory should be at least 1"))
 	case target < 1:
-		s.refuse(field.Invalid(at, target, "the target utilization percentage should be a [1-100] integer"))
+		s.Refuse(field.Invalid(at, target, "the target utilization percentage should be a [1-100] integer"))
 	case target > 100 && metric == v1beta1.MetricCPU && percent && named:
-		s.refuse(field.Invalid(at, target, "the target utilization percentage should be a [1-100] integer; it is a share of the CPU that the containers request"))
+		s.Refuse(field.Invalid(at, target, "the target utilization percentage should be a [1-100] integer; it is a share of the CPU that the containers request"))
 	}
 }
 
@@ -189,18 +189,18 @@ func (s *service) checkHPATarget(p *part, metric v1beta1.ScaleMetric, named bool
 func (s *service) checkKnative(p *part) {
 	metric := ptr.Deref(p.scale.ScaleMetric, v1beta1.MetricConcurrency)
 	if metric != v1beta1.MetricConcurrency && metric != v1beta1.MetricRPS {
-		s.refuse(field.Invalid(p.path.Child("scaleMetric"), metric, fmt.Sprintf("[%s] is not a supported metric in %s mode; "+
+		s.Refuse(field.Invalid(p.path.Child("scaleMetric"), metric, fmt.Sprintf("[%s] is not a supported metric in %s mode; "+
 			"choose concurrency or rps, set the annotation %s: %s, or use Standard mode", metric, s.mode, knativeClass, knativeClassHPA)))
 	}
 	if t := p.scale.ScaleTarget; t != nil && *t < 1 {
-		s.refuse(field.Invalid(p.path.Child("scaleTarget"), *t, fmt.Sprintf("the target for %s should be at least 1", metric)))
+		s.Refuse(field.Invalid(p.path.Child("scaleTarget"), *t, fmt.Sprintf("the target for %s should be at least 1", metric)))
 	}
 }
 
 // checkKEDA is for KEDA, which takes its metrics from autoScaling.
 func (s *service) checkKEDA(p *part) {
 	if p.scale.ScaleMetric != nil {
-		s.refuse(field.Forbidden(p.path.Child("scaleMetric"), "ScaleMetric is not supported for KEDA; describe the metric in autoScaling.metrics"))
+		s.Refuse(field.Forbidden(p.path.Child("scaleMetric"), "ScaleMetric is not supported for KEDA; describe the metric in autoScaling.metrics"))
 	}
 	if p.scale.AutoScaling == nil {
 		return
@@ -229,11 +229,11 @@ var metricBlocks = map[v1beta1.MetricSourceType]string{
 func (s *service) checkMetricBlock(at *field.Path, kind v1beta1.MetricSourceType) {
 	name, ok := metricBlocks[kind]
 	if !ok {
-		s.refuse(field.NotSupported(at.Child("type"), kind, []v1beta1.MetricSourceType{
+		s.Refuse(field.NotSupported(at.Child("type"), kind, []v1beta1.MetricSourceType{
 			v1beta1.ResourceMetricSourceType, v1beta1.ExternalMetricSourceType, v1beta1.PodMetricSourceType}))
 		return
 	}
-	s.refuse(field.Required(at.Child(name), fmt.Sprintf("the type is %s; describe the metric here", kind)))
+	s.Refuse(field.Required(at.Child(name), fmt.Sprintf("the type is %s; describe the metric here", kind)))
 }
 
 func (s *service) checkKEDAResource(at *field.Path, r *v1beta1.ResourceMetricSource) {
@@ -241,18 +241,18 @@ func (s *service) checkKEDAResource(at *field.Path, r *v1beta1.ResourceMetricSou
 	switch r.Name {
 	case corev1.ResourceCPU:
 		if r.Target.Type != autoscalingv2.UtilizationMetricType {
-			s.refuse(field.Invalid(target.Child("type"), r.Target.Type, "the cpu target value type should be Utilization"))
+			s.Refuse(field.Invalid(target.Child("type"), r.Target.Type, "the cpu target value type should be Utilization"))
 			return
 		}
 		most = 100
 	case corev1.ResourceMemory:
 		if t := r.Target.Type; t != autoscalingv2.UtilizationMetricType && t != autoscalingv2.AverageValueMetricType {
-			s.refuse(field.Invalid(target.Child("type"), t, "the memory target value type should be AverageValue or Utilization"))
+			s.Refuse(field.Invalid(target.Child("type"), t, "the memory target value type should be AverageValue or Utilization"))
 			return
 		}
 		s.checkMemory(target, r.Target)
 	default:
-		s.refuse(field.NotSupported(at.Child("name"), r.Name, []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory}))
+		s.Refuse(field.NotSupported(at.Child("name"), r.Name, []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory}))
 		return
 	}
 	s.checkTarget(target, r.Target, most)
@@ -265,19 +265,19 @@ func (s *service) checkMemory(at *field.Path, t v1beta1.MetricTarget) {
 		return
 	}
 	if q, err := t.AverageValue.Quantity(); err == nil && q.Cmp(oneMebibyte) < 0 {
-		s.refuse(field.Invalid(at.Child("averageValue"), string(*t.AverageValue), "the memory target value should be at least 1 MiB (1Mi)"))
+		s.Refuse(field.Invalid(at.Child("averageValue"), string(*t.AverageValue), "the memory target value should be at least 1 MiB (1Mi)"))
 	}
 }
 
 func (s *service) checkQuery(at *field.Path, backend, query string, t v1beta1.MetricTarget) {
 	if backend == "" {
-		s.refuse(field.Required(at.Child("metric", "backend"), "say who is asked for the metric; without a backend nothing would be scaled by it"))
+		s.Refuse(field.Required(at.Child("metric", "backend"), "say who is asked for the metric; without a backend nothing would be scaled by it"))
 	}
 	if query == "" {
-		s.refuse(field.Required(at.Child("metric", "query"), "the query should not be empty; say what to ask the backend for"))
+		s.Refuse(field.Required(at.Child("metric", "query"), "the query should not be empty; say what to ask the backend for"))
 	}
 	if t.Value == nil {
-		s.refuse(field.Required(at.Child("target", "value"), "the target threshold value should not be empty; say what to aim for"))
+		s.Refuse(field.Required(at.Child("target", "value"), "the target threshold value should not be empty; say what to aim for"))
 		return
 	}
 	s.checkTarget(at.Child("target"), t, 0)
@@ -290,11 +290,11 @@ func (s *service) checkTarget(at *field.Path, t v1beta1.MetricTarget, most int32
 	case autoscalingv2.UtilizationMetricType:
 		switch n := t.AverageUtilization; {
 		case n == nil:
-			s.refuse(field.Required(at.Child("averageUtilization"), "the type is Utilization; say how many percent to aim for"))
+			s.Refuse(field.Required(at.Child("averageUtilization"), "the type is Utilization; say how many percent to aim for"))
 		case most > 0 && (*n < 1 || *n > most):
-			s.refuse(field.Invalid(at.Child("averageUtilization"), *n, fmt.Sprintf("the target utilization percentage should be a [1-%d] integer", most)))
+			s.Refuse(field.Invalid(at.Child("averageUtilization"), *n, fmt.Sprintf("the target utilization percentage should be a [1-%d] integer", most)))
 		case *n < 1:
-			s.refuse(field.Invalid(at.Child("averageUtilization"), *n, "must be at least 1 percent of what the containers request"))
+			s.Refuse(field.Invalid(at.Child("averageUtilization"), *n, "must be at least 1 percent of what the containers request"))
 		}
 	case autoscalingv2.AverageValueMetricType:
 		s.needAmount(at.Child("averageValue"), t.Type, t.AverageValue)
@@ -305,7 +305,7 @@ func (s *service) checkTarget(at *field.Path, t v1beta1.MetricTarget, most int32
 
 func (s *service) needAmount(at *field.Path, kind autoscalingv2.MetricTargetType, amount *v1beta1.MetricQuantity) {
 	if amount == nil {
-		s.refuse(field.Required(at, fmt.Sprintf("the type is %s; say what to aim for", kind)))
+		s.Refuse(field.Required(at, fmt.Sprintf("the type is %s; say what to aim for", kind)))
 	}
 }
 
@@ -320,7 +320,7 @@ func (s *service) checkUnscaled(p *part) {
 		{"autoScaling", p.scale.AutoScaling != nil},
 	} {
 		if f.set {
-			s.warn(p.path.Child(f.name), "has no effect with the autoscaler class %s", s.class())
+			s.Warn(p.path.Child(f.name), "has no effect with the autoscaler class %s", s.class())
 		}
 	}
 }
@@ -331,9 +331,9 @@ func (s *service) checkShadowed(p *part) {
 		return
 	}
 	if p.scale.ScaleTarget != nil {
-		s.warn(p.path.Child("scaleTarget"), "has no effect beside autoScaling.metrics; set the target there")
+		s.Warn(p.path.Child("scaleTarget"), "has no effect beside autoScaling.metrics; set the target there")
 	}
 	if p.scale.ScaleMetric != nil && s.class() == classHPA {
-		s.warn(p.path.Child("scaleMetric"), "has no effect beside autoScaling.metrics")
+		s.Warn(p.path.Child("scaleMetric"), "has no effect beside autoScaling.metrics")
 	}
 }

@@ -46,10 +46,10 @@ func (r Rules) validateService(ctx context.Context, old, obj client.Object) ([]s
 		// The stored object may be older than our defaults.
 		before = before.DeepCopy()
 		fill(before, recorded, cfg)
-		found = found.since(examine(before, recorded, cfg, false))
-		found.refuse(renamed(before, isvc)...)
+		found = found.Since(examine(before, recorded, cfg, false))
+		found.Refuse(renamed(before, isvc)...)
 	}
-	return found.result()
+	return found.Result()
 }
 
 func examine(isvc *v1beta1.InferenceService, recorded string, cfg *config.Config, fresh bool) *report {
@@ -85,7 +85,7 @@ func (s *service) checkName() {
 		name, path = s.isvc.GenerateName+"xxxxx", field.NewPath("metadata", "generateName")
 	}
 	if !nameRegexp.MatchString(name) {
-		s.refuse(field.Invalid(path, name, fmt.Sprintf("a name must consist of lower case alphanumeric characters or '-', must start "+
+		s.Refuse(field.Invalid(path, name, fmt.Sprintf("a name must consist of lower case alphanumeric characters or '-', must start "+
 			"with a letter and end with a letter or digit (for example my-model; regex used for validation is '%s')", nameFormat)))
 		return
 	}
@@ -109,7 +109,7 @@ func (s *service) checkLength(name string, path *field.Path) {
 		}
 		child += string(p.of)
 		if over := len(child) - validation.LabelValueMaxLength; over > 0 {
-			s.refuse(field.Invalid(path, name, fmt.Sprintf("too long: the %s would go by %q, and Kubernetes allows no more than %d "+
+			s.Refuse(field.Invalid(path, name, fmt.Sprintf("too long: the %s would go by %q, and Kubernetes allows no more than %d "+
 				"characters; choose a name of at most %d", p.of, child, validation.LabelValueMaxLength, len(name)-over)))
 			return
 		}

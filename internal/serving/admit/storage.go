@@ -17,7 +17,7 @@ import (
 // checkStorage looks at where a component's files come from and go to.
 func (s *service) checkStorage(p *part) {
 	if uri, at := p.storageURI(); uri != "" && len(p.uris) > 0 {
-		s.refuse(field.Forbidden(p.path.Child("storageUris"), fmt.Sprintf("setting both storageUri and storageUris is not supported; "+
+		s.Refuse(field.Forbidden(p.path.Child("storageUris"), fmt.Sprintf("setting both storageUri and storageUris is not supported; "+
 			"move %s into the list, or remove the list", at)))
 	}
 	s.checkURIs(p)
@@ -35,10 +35,10 @@ func (s *service) checkURIs(p *part) {
 	for i, u := range p.uris {
 		mount := at.Index(i).Child("mountPath")
 		if u.Uri == "" {
-			s.refuse(field.Required(at.Index(i).Child("uri"), "storage URI cannot be empty; say where to download from"))
+			s.Refuse(field.Required(at.Index(i).Child("uri"), "storage URI cannot be empty; say where to download from"))
 		}
 		if err := mountPath(mount, u.MountPath); err != nil {
-			s.refuse(err)
+			s.Refuse(err)
 			continue
 		}
 		place := path.Clean(orDefaultMount(u.MountPath))
@@ -47,20 +47,20 @@ func (s *service) checkURIs(p *part) {
 			continue
 		}
 		if first, ok := claims[place]; ok {
-			s.refuse(explain(field.Duplicate(mount, place), "PVC storage paths must be unique, and "+at.Index(first).String()+" has this one; choose another"))
+			s.Refuse(explain(field.Duplicate(mount, place), "PVC storage paths must be unique, and "+at.Index(first).String()+" has this one; choose another"))
 			continue
 		}
 		claims[place] = i
 	}
 	shared := commonParent(downloads)
 	if len(downloads) > 1 && shared == "/" {
-		s.refuse(field.Invalid(at, strings.Join(downloads, ", "), "storage paths must have a common parent directory below the root, "+
+		s.Refuse(field.Invalid(at, strings.Join(downloads, ", "), "storage paths must have a common parent directory below the root, "+
 			"for example /mnt/models/a and /mnt/models/b"))
 	}
 	for _, place := range downloads {
 		for _, taken := range slices.Compact([]string{place, shared}) {
 			if i, ok := claims[taken]; ok {
-				s.refuse(field.Invalid(at.Index(i).Child("mountPath"), taken, "downloads are mounted here too; give the claim a path of its own"))
+				s.Refuse(field.Invalid(at.Index(i).Child("mountPath"), taken, "downloads are mounted here too; give the claim a path of its own"))
 				delete(claims, taken)
 			}
 		}
@@ -118,21 +118,21 @@ func (s *service) checkConfidential(b block) {
 	}
 	at := b.path.Child("confidential")
 	if b.StorageURI == nil || *b.StorageURI == "" {
-		s.refuse(field.Required(b.path.Child("storageUri"), "confidential model serving requires storageUri to be set; say where the encrypted model is"))
+		s.Refuse(field.Required(b.path.Child("storageUri"), "confidential model serving requires storageUri to be set; say where the encrypted model is"))
 	} else {
 		s.warnConfidential(at, *b.StorageURI)
 	}
 	if id := c.ResourceID; id != nil && *id != "" && !keyFormat.MatchString(*id) {
-		s.refuse(field.Invalid(at.Child("resourceId"), *id, "must have the form kbs:///<repo>/<type>/<tag>"))
+		s.Refuse(field.Invalid(at.Child("resourceId"), *id, "must have the form kbs:///<repo>/<type>/<tag>"))
 	}
 }
 
 func (s *service) warnConfidential(at *field.Path, uri string) {
 	switch {
 	case strings.HasPrefix(uri, "oci"):
-		s.warn(at, "has no effect on OCI images, which the container runtime decrypts; set runtimeClassName")
+		s.Warn(at, "has no effect on OCI images, which the container runtime decrypts; set runtimeClassName")
 	case strings.HasPrefix(uri, "pvc://"):
-		s.warn(at, "has no effect on claims, which are mounted as they are; encrypt the volume instead")
+		s.Warn(at, "has no effect on claims, which are mounted as they are; encrypt the volume instead")
 	}
 }
 
@@ -146,21 +146,21 @@ func (s *service) checkLogger(p *part) {
 	known := []v1beta1.LoggerType{v1beta1.LogAll, v1beta1.LogRequest, v1beta1.LogResponse}
 	switch {
 	case l.Mode == "":
-		s.refuse(field.Required(at.Child("mode"), "invalid logger type: say what is to be logged, all, request or response"))
+		s.Refuse(field.Required(at.Child("mode"), "invalid logger type: say what is to be logged, all, request or response"))
 	case !slices.Contains(known, l.Mode):
-		s.refuse(field.NotSupported(at.Child("mode"), l.Mode, known))
+		s.Refuse(field.NotSupported(at.Child("mode"), l.Mode, known))
 	}
 	if l.Storage == nil {
 		return
 	}
 	at = at.Child("storage")
 	if l.Storage.Path == nil || *l.Storage.Path == "" {
-		s.refuse(field.Required(at.Child("path"), "say where in the storage the log is to be written"))
+		s.Refuse(field.Required(at.Child("path"), "say where in the storage the log is to be written"))
 	}
 	if len(l.Storage.Parameters) == 0 {
-		s.refuse(field.Required(at.Child("parameters"), "describe the storage, for example type: s3 and bucket: logs"))
+		s.Refuse(field.Required(at.Child("parameters"), "describe the storage, for example type: s3 and bucket: logs"))
 	}
 	if l.Storage.StorageKey == nil || *l.Storage.StorageKey == "" {
-		s.refuse(field.Required(at.Child("key"), "name the entry of the storage secret with the credentials"))
+		s.Refuse(field.Required(at.Child("key"), "name the entry of the storage secret with the credentials"))
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/modelplane/modelplane/api/serving/v1alpha1"
+	"github.com/modelplane/modelplane/internal/admission"
 )
 
 var (
@@ -23,14 +24,14 @@ var (
 // validateTrainedModel refuses models that the agent could not fetch, and a
 // change of memory, by which the model was given its place.
 func validateTrainedModel(_ context.Context, old, obj client.Object) ([]string, error) {
-	found := check(old, obj, examineTrainedModel)
+	found := admission.Check(old, obj, examineTrainedModel)
 	before, _ := old.(*v1alpha1.TrainedModel)
 	memory := obj.(*v1alpha1.TrainedModel).Spec.Model.Memory
 	if before != nil && before.Spec.Model.Memory.Cmp(memory) != 0 {
-		found.refuse(field.Invalid(field.NewPath("spec", "model", "memory"), memory.String(),
+		found.Refuse(field.Invalid(field.NewPath("spec", "model", "memory"), memory.String(),
 			"the memory is immutable, and was "+before.Spec.Model.Memory.String()+"; set it back, or delete the model and create it anew"))
 	}
-	return found.result()
+	return found.Result()
 }
 
 func examineTrainedModel(m *v1alpha1.TrainedModel) *report {
@@ -40,11 +41,11 @@ func examineTrainedModel(m *v1alpha1.TrainedModel) *report {
 		name, at = m.GenerateName+"xxxxx", field.NewPath("metadata", "generateName")
 	}
 	if !trainedModelName.MatchString(name) {
-		found.refuse(field.Invalid(at, name, "must consist of letters, digits, '_' and '-'"))
+		found.Refuse(field.Invalid(at, name, "must consist of letters, digits, '_' and '-'"))
 	}
 	uri := m.Spec.Model.StorageURI
 	if !slices.ContainsFunc(trainedModelSchemes, func(scheme string) bool { return strings.HasPrefix(uri, scheme) }) {
-		found.refuse(field.Invalid(field.NewPath("spec", "model", "storageUri"), uri,
+		found.Refuse(field.Invalid(field.NewPath("spec", "model", "storageUri"), uri,
 			"must start with one of "+strings.Join(trainedModelSchemes, ", ")+", which the agent can fetch from"))
 	}
 	return found
