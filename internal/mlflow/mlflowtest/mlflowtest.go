@@ -67,7 +67,7 @@ type Bench struct {
 // New prepares a Bench. There is one MLflow in a cluster, so that tests do not run side by side.
 func New(t testing.TB) *Bench {
 	t.Helper()
-	return With(t, nil)
+	return With(t, map[string]any{}) // Helm takes nil for a wish to have none
 }
 
 // With is New where the chart was installed with other values of mlflow.
