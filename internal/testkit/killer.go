@@ -4,6 +4,7 @@ package testkit
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -137,4 +138,24 @@ func Insist(t testing.TB, run func(context.Context) error) {
 		}
 	}()
 	t.Cleanup(func() { cancel(); <-done })
+}
+
+// Manage runs a manager for the rest of the test; stop ends it earlier. That it
+// was ended is no failure, anything else is.
+func Manage(t testing.TB, run func(context.Context) error) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- run(ctx) }()
+	var once sync.Once
+	stop = func() {
+		once.Do(func() {
+			cancel()
+			if err := <-done; err != nil && !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("the manager ended with: %v", err)
+			}
+		})
+	}
+	t.Cleanup(stop)
+	return stop
 }

@@ -90,6 +90,9 @@ func With(t testing.TB, values map[string]any) *Bench {
 		t.Fatal(err)
 	}
 	b := &Bench{Cluster: cluster, C: c, NS: cluster.Namespace(t), Settings: mlflow.Settings{Image: "mlflow:test"}}
+	if values == nil {
+		values = map[string]any{} // null would take the defaults away
+	}
 	b.Manager = charttest.RBACWith(t, cluster, b.NS, map[string]any{"mlflow": values})
 	return b
 }
@@ -143,22 +146,7 @@ func RunWith(ctx context.Context, cfg *rest.Config, controllers ...engine.Contro
 // Manage runs a manager for the rest of the test; stop ends it earlier.
 func (b *Bench) Manage(t testing.TB, cfg *rest.Config) (stop func()) {
 	t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- b.Run(ctx, cfg) }()
-	stopped := false
-	stop = func() {
-		if stopped {
-			return
-		}
-		stopped = true
-		cancel()
-		if err := <-done; err != nil && !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("the manager ended with: %v", err)
-		}
-	}
-	t.Cleanup(stop)
-	return stop
+	return testkit.Manage(t, func(ctx context.Context) error { return b.Run(ctx, cfg) })
 }
 
 // Create creates objects; what has a namespace and names none goes into that of the server. The database of an MLflow

@@ -160,22 +160,7 @@ func (b *Bench) Run(ctx context.Context, cfg *rest.Config) error {
 // Manage runs a manager for the rest of the test; stop ends it earlier.
 func (b *Bench) Manage(t testing.TB, cfg *rest.Config) (stop func()) {
 	t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- b.Run(ctx, cfg) }()
-	stopped := false
-	stop = func() {
-		if stopped {
-			return
-		}
-		stopped = true
-		cancel()
-		if err := <-done; err != nil && !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("the manager ended with: %v", err)
-		}
-	}
-	t.Cleanup(stop)
-	return stop
+	return testkit.Manage(t, func(ctx context.Context) error { return b.Run(ctx, cfg) })
 }
 
 // Insist runs the manager for the rest of the test, again and again if need be.
