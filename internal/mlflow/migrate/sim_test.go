@@ -180,10 +180,7 @@ func (s *sim) report(out Outcome) {
 	if out.Problem != nil && out.Problem.Message != s.migrationCondition().Message {
 		s.events = append(s.events, out.Problem.Reason)
 	}
-	s.o.MLflow.Status.Conditions = nil
-	for _, c := range out.Conditions {
-		s.o.MLflow.Status.Conditions = append(s.o.MLflow.Status.Conditions, c)
-	}
+	s.o.MLflow.Status.Conditions = slices.Clone(out.Conditions)
 	if out.Version != "" {
 		s.o.MLflow.Status.Version = out.Version
 	}
