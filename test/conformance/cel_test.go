@@ -25,11 +25,13 @@ import (
 )
 
 // celCase is one file under testdata/cel. Its first lines say what becomes of the manifest below them: "# accepted",
-// or "# refused: " and the message, once for each message. With two documents, the first is stored and the second
+// or "# refused: " and the message, once for each message. "# mended: " and the name of an accepted case in the same
+// folder may follow a refusal; TestEveryRuleIsMended reads it. With two documents, the first is stored and the second
 // is written over it.
 type celCase struct {
 	name     string
 	refused  []string
+	mended   []string
 	accepted bool
 	objects  []*unstructured.Unstructured
 }
@@ -162,29 +164,48 @@ func TestEveryRuleHasCases(t *testing.T) {
 
 func ruleMessages(def *apiextensionsv1.CustomResourceDefinition) []string {
 	messages := map[string]bool{}
-	for _, version := range def.Spec.Versions {
-		collectMessages(version.Schema.OpenAPIV3Schema, messages)
+	for _, r := range rulesOf(def) {
+		messages[r.message] = true
 	}
 	return slices.Sorted(maps.Keys(messages))
 }
 
-// collectMessages leaves routers out: the rules in them belong to Gateway API and came with its types.
-func collectMessages(s *apiextensionsv1.JSONSchemaProps, into map[string]bool) {
-	for _, rule := range s.XValidations {
-		into[rule.Message] = true
+// celRule is a rule as its users meet it: the field it stands on and what it says. The path of an entry of a list or
+// a map ends in "*".
+type celRule struct {
+	path    []string
+	message string
+}
+
+func rulesOf(def *apiextensionsv1.CustomResourceDefinition) []celRule {
+	var rules []celRule
+	for _, version := range def.Spec.Versions {
+		rules = collectRules(rules, version.Schema.OpenAPIV3Schema, nil)
 	}
-	for name, child := range s.Properties {
-		if name != "router" {
-			collectMessages(&child, into)
+	return rules
+}
+
+// collectRules leaves routers out: the rules in them belong to Gateway API and came with its types.
+func collectRules(rules []celRule, s *apiextensionsv1.JSONSchemaProps, path []string) []celRule {
+	for _, rule := range s.XValidations {
+		rules = append(rules, celRule{path: path, message: rule.Message})
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.Properties)) {
+		if child := s.Properties[name]; name != "router" {
+			rules = collectRules(rules, &child, below(path, name))
 		}
 	}
 	if s.Items != nil && s.Items.Schema != nil {
-		collectMessages(s.Items.Schema, into)
+		rules = collectRules(rules, s.Items.Schema, below(path, "*"))
 	}
 	if s.AdditionalProperties != nil && s.AdditionalProperties.Schema != nil {
-		collectMessages(s.AdditionalProperties.Schema, into)
+		rules = collectRules(rules, s.AdditionalProperties.Schema, below(path, "*"))
 	}
+	return rules
 }
+
+// below never writes into the array of path, which the siblings share.
+func below(path []string, name string) []string { return append(slices.Clone(path), name) }
 
 func readCases(t *testing.T) []*celCase {
 	t.Helper()
@@ -214,6 +235,9 @@ func parseCase(raw []byte) (*celCase, error) {
 	for lines.Scan() && strings.HasPrefix(lines.Text(), "#") {
 		if message, ok := strings.CutPrefix(lines.Text(), "# refused: "); ok {
 			tc.refused = append(tc.refused, message)
+		}
+		if name, ok := strings.CutPrefix(lines.Text(), "# mended: "); ok {
+			tc.mended = append(tc.mended, name)
 		}
 		tc.accepted = tc.accepted || lines.Text() == "# accepted"
 	}
