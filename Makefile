@@ -95,6 +95,17 @@ e2e: bin/up ## Bring everything up on this machine, use it, break it, take it do
 	done
 	@echo "==> an S3 server for the tests (three minutes the first time)"
 	@$(GO) tool -C internal/fetch/fetchtest/gateway/versitygw -n versitygw >/dev/null
+	@echo "==> an MLflow server for the tests (three minutes the first time)"
+	@$(GO) build -o dist/e2e/mlflowfiles ./test/e2e/mlflowfiles; reference=dist/e2e/modelplane-mlflow.reference; \
+	if tree=$$(dist/e2e/mlflowfiles tree); then \
+		if ! [ "$$reference" -nt "$$tree" ]; then \
+			$(GO) run ./hack/image --by-content --tree "$$tree" --name modelplane-mlflow --out dist/e2e >"$$reference.new"; \
+			mv "$$reference.new" "$$reference"; \
+		fi; cat "$$reference"; \
+		echo "==> migrations of real databases"; \
+		MODELPLANE_MLFLOW_PYTHON=$$(dist/e2e/mlflowfiles python) PYTHONDONTWRITEBYTECODE=1 $(GO) test -count 1 -run TestDatabase ./internal/mlflow/migrate; \
+	elif [ $$? -eq 3 ] && [ -z "$${CI:-}" ]; then rm -f "$$reference"; echo "    it cannot be had; what needs it is skipped"; \
+	else exit 1; fi
 	@echo "==> end-to-end tests"
 	@local="$(local)"; MODELPLANE_LOCAL="$$local" MODELPLANE_UP="$(CURDIR)/bin/up" MODELPLANE_ECHO=dist/e2e \
 		$(GO) test -tags e2e -count 1 -v -timeout 30m $(TESTFLAGS) ./test/e2e/...

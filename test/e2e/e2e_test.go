@@ -43,6 +43,7 @@ func TestMachine(t *testing.T) {
 		{"a canary gets its share", cluster.canaryGetsItsShare},
 		{"no request is lost", cluster.nothingIsLost},
 		{"an upgrade touches no model", cluster.upgradeTouchesNoModel},
+		{"MLflow keeps what was logged", cluster.mlflowKeepsRuns},
 		{"a second up changes nothing", cluster.secondUpChangesNothing},
 		{"killed programs come back", cluster.killedProgramsComeBack},
 		{"a killed manager comes back", cluster.killedManagerComesBack},

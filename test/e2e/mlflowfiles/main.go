@@ -12,11 +12,13 @@ package main
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strings"
 	"syscall"
 )
 
@@ -24,7 +26,8 @@ import (
 const mlflowVersion = "3.14.0"
 
 // packages are what the image of the server contains: MLflow, its Kubernetes workspaces, PostgreSQL and S3.
-var packages = []string{"mlflow==" + mlflowVersion, "mlflow-kubernetes-plugins", "psycopg2-binary", "boto3"}
+// SQLAlchemy 2.1 would take psycopg for an address that names no driver, with which MLflow's registry does not work.
+var packages = []string{"mlflow==" + mlflowVersion, "mlflow-kubernetes-plugins", "sqlalchemy<2.1", "psycopg2-binary", "boto3"}
 
 // program is what the image starts when nobody names a command. Its name is the image's.
 const program = "modelplane-mlflow"
@@ -61,8 +64,8 @@ func run(ctx context.Context, args []string) error {
 	if args[0] == "python" {
 		tree = filepath.Join(tree, py.inImage())
 	}
-	fmt.Println(tree)
-	return nil
+	_, err = fmt.Fprintln(os.Stdout, tree)
+	return err
 }
 
 // ensure fills a directory beside the wanted one and renames it, so that what exists is complete.
@@ -71,7 +74,8 @@ func ensure(ctx context.Context, py python) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	dir := filepath.Join(cache, "modelplane", "mlflow-"+mlflowVersion+"-python"+py.Version)
+	recipe := sha256.Sum256([]byte(strings.Join(packages, " ")))
+	dir := filepath.Join(cache, "modelplane", fmt.Sprintf("mlflow-%s-python%s-%x", mlflowVersion, py.Version, recipe[:4]))
 	if _, err := os.Stat(dir); err == nil {
 		return dir, nil
 	}

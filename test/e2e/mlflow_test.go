@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e
+
+package e2e
+
+import (
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/modelplane/modelplane/internal/fetch/fetchtest/gateway"
+	"github.com/modelplane/modelplane/internal/testkit/postgres"
+)
+
+const artifacts = "artifacts"
+
+// mlflow is a server for everybody on the cluster, with its database and its artifacts on this machine.
+type mlflow struct {
+	cluster
+	image   string
+	buckets *gateway.Server
+}
+
+// mlflowKeepsRuns uses the real MLflow, from its first start on an empty database to its end: what a person logged is
+// there after the server was killed, and what a person deleted is gone after garbage collection.
+func (c cluster) mlflowKeepsRuns() {
+	m := mlflow{cluster: c, image: c.mlflowImage()}
+	m.start()
+	out := m.does("log", "log")
+	run := regexp.MustCompile(`run=([0-9a-f]{32})`).FindStringSubmatch(out)
+	if run == nil {
+		c.Fatalf("no run in what the client says:\n%s", out)
+	}
+	m.isKilled()
+	m.does("read", fmt.Sprintf("read %[1]s, delete %[1]s", run[1]))
+	m.collectsGarbage()
+	m.does("gone", "gone "+run[1])
+	m.isWithout(run[1])
+	m.goes()
+}
+
+// mlflowImage is made by `make e2e` from packages of Python, if they can be had.
+func (c cluster) mlflowImage() string {
+	c.Helper()
+	_, err := os.Stat(filepath.Join(root, c.echo, "modelplane-mlflow.reference"))
+	if errors.Is(err, fs.ErrNotExist) && os.Getenv("CI") == "" {
+		c.Skip("there is no image of MLflow: `make e2e` says why")
+	}
+	return c.image("modelplane-mlflow")
+}
+
+func (m *mlflow) start() {
+	m.Helper()
+	host := m.mustKubectl("get", "nodes", "-o", `jsonpath={.items[0].status.addresses[?(@.type=="InternalIP")].address}`)
+	database := postgres.StartAt(m, host)
+	database.Database(m, "mlflow")
+	m.buckets = gateway.StartAt(m, host)
+	m.buckets.Put(m, artifacts, nil)
+	m.mustKubectl("apply", "-f", m.manifest("mlflow.yaml", "${IMAGE}", m.image, "${DATABASE}", database.URI("mlflow"),
+		"${BUCKET}", artifacts, "${BUCKETS}", m.buckets.URL, "${REGION}", gateway.Region, "${ACCESS}", gateway.AccessKey, "${SECRET}", gateway.SecretKey))
+	m.isAvailable()
+	if version := m.mustKubectl("get", "mlflow", "mlflow", "-o", "jsonpath={.status.version}"); version == "" {
+		m.Error("the status does not tell the version of the database")
+	}
+	m.mustKubectl("create", "configmap", "client", "-n", "e2e-science", "--from-file=test/e2e/testdata/mlflow_client.py")
+	trust, err := base64.StdEncoding.DecodeString(m.mustKubectl("get", "secret", "mlflow-tls", "-n", managerNamespace, "-o", `jsonpath={.data.ca\.crt}`))
+	if err != nil {
+		m.Fatal(err)
+	}
+	m.mustKubectl("create", "configmap", "trust", "-n", "e2e-science", "--from-literal=ca.crt="+string(trust))
+}
+
+func (m *mlflow) isAvailable() {
+	m.Helper()
+	out, err := m.kubectl("wait", "--for=condition=Available", "--timeout=5m", "mlflow/mlflow")
+	if err != nil {
+		says, _ := m.kubectl("get", "mlflow", "mlflow", "-o", "jsonpath={.status.conditions}")
+		pods, _ := m.kubectl("get", "pods", "-n", managerNamespace)
+		m.Fatalf("MLflow is not available: %v\n%s\n%s\n%s", err, out, says, pods)
+	}
+}
+
+// does lets a person's program run in a pod, and returns what it said.
+func (m *mlflow) does(name, what string) string {
+	m.Helper()
+	url := m.mustKubectl("get", "mlflow", "mlflow", "-o", "jsonpath={.status.address.url}")
+	m.mustKubectl("apply", "-f", m.manifest("mlflow-client.yaml", "${NAME}", name, "${IMAGE}", m.image, "${DOES}", what, "${URL}", url))
+	m.eventually("the client's end", func() error {
+		phase, err := m.kubectl("get", "pod", name, "-n", "e2e-science", "-o", "jsonpath={.status.phase}")
+		if err == nil && phase != "Succeeded" && phase != "Failed" {
+			err = errors.New(phase)
+		}
+		return err
+	})
+	out := m.mustKubectl("logs", name, "-n", "e2e-science")
+	if !strings.HasSuffix(out, "done") {
+		server, _ := m.kubectl("logs", "deployment/mlflow", "-n", managerNamespace, "--tail=30")
+		m.Fatalf("%s failed:\n%s\nthe server says:\n%s", what, out, server)
+	}
+	return out
+}
+
+// isKilled removes the server's pod without notice.
+func (m *mlflow) isKilled() {
+	m.Helper()
+	before := m.mustKubectl("get", "pods", "-n", managerNamespace, "-l", "app=mlflow", "-o", "name")
+	m.mustKubectl("delete", "pods", "-n", managerNamespace, "-l", "app=mlflow", "--force", "--grace-period=0")
+	m.eventually("another pod", func() error {
+		now, err := m.kubectl("get", "pods", "-n", managerNamespace, "-l", "app=mlflow", "-o", "name")
+		if err == nil && (now == "" || now == before) {
+			err = fmt.Errorf("the pods are %q", now)
+		}
+		return err
+	})
+	m.mustKubectl("rollout", "status", "deployment/mlflow", "-n", managerNamespace, "--timeout=3m")
+	m.isAvailable()
+}
+
+// collectsGarbage does not wait for the schedule.
+func (m *mlflow) collectsGarbage() {
+	m.Helper()
+	m.mustKubectl("create", "job", "gc-now", "-n", managerNamespace, "--from=cronjob/mlflow-gc")
+	out, err := m.kubectl("wait", "--for=condition=Complete", "--timeout=3m", "job/gc-now", "-n", managerNamespace)
+	said, _ := m.kubectl("logs", "job/gc-now", "-n", managerNamespace)
+	if err != nil {
+		m.Fatalf("garbage collection: %v\n%s\n%s", err, out, said)
+	}
+}
+
+// isWithout looks for what a run left among the artifacts.
+func (m *mlflow) isWithout(run string) {
+	m.Helper()
+	err := filepath.WalkDir(filepath.Join(m.buckets.Dir, artifacts), func(path string, d fs.DirEntry, err error) error {
+		if err == nil && d.Type().IsRegular() && strings.Contains(path, run) {
+			m.Errorf("garbage collection left %s", path)
+		}
+		return err
+	})
+	if err != nil {
+		m.Error(err)
+	}
+}
+
+// goes leaves nothing but what belongs to people.
+func (m *mlflow) goes() {
+	m.Helper()
+	m.mustKubectl("delete", "mlflow", "mlflow", "--timeout="+time.Minute.String())
+	m.eventually("everything gone", func() error {
+		left, err := m.kubectl("get", "deployments,services,cronjobs,networkpolicies,serviceaccounts", "-n", managerNamespace, "-l", "app in (mlflow,mlflow-gc)", "-o", "name")
+		if err == nil && left != "" {
+			err = errors.New(left)
+		}
+		return err
+	})
+	m.mustKubectl("delete", "namespace", "e2e-science", "--wait=false")
+	m.mustKubectl("delete", "secrets", "mlflow-db-credentials", "aws-credentials", "-n", managerNamespace)
+}

@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a data scientist does with MLflow: log, read RUN, delete RUN, gone RUN; several are separated by commas."""
+
+import pathlib
+import sys
+import tempfile
+
+import mlflow
+import mlflow.sklearn
+from mlflow import MlflowClient
+from mlflow.exceptions import MlflowException
+from sklearn.linear_model import LogisticRegression
+
+WORKSPACE, EXPERIMENT, MODEL = "e2e-science", "flowers", "petals"
+NOTE = "petals are counted by hand"
+
+
+def log():
+    mlflow.set_experiment(EXPERIMENT)
+    with mlflow.start_run() as run:
+        mlflow.log_param("regularisation", 1.0)
+        mlflow.log_metric("accuracy", 0.75)
+        note = pathlib.Path(tempfile.mkdtemp()) / "note.txt"
+        note.write_text(NOTE)
+        mlflow.log_artifact(str(note))
+        classifier = LogisticRegression().fit([[0.0], [1.0], [2.0], [3.0]], [0, 0, 1, 1])
+        mlflow.sklearn.log_model(classifier, name="model", registered_model_name=MODEL)
+    print("run=" + run.info.run_id)
+
+
+def read(run):
+    data = MlflowClient().get_run(run).data
+    assert data.params == {"regularisation": "1.0"}, data.params
+    assert data.metrics == {"accuracy": 0.75}, data.metrics
+    note = mlflow.artifacts.download_artifacts(run_id=run, artifact_path="note.txt")
+    assert pathlib.Path(note).read_text() == NOTE, note
+    classes = mlflow.sklearn.load_model(f"models:/{MODEL}/1").predict([[0.0], [3.0]]).tolist()
+    assert classes == [0, 1], classes
+
+
+def delete(run):
+    MlflowClient().delete_run(run)
+
+
+def gone(run):
+    try:
+        found = MlflowClient().get_run(run)
+    except MlflowException as refused:
+        assert refused.error_code == "RESOURCE_DOES_NOT_EXIST", refused
+        return
+    raise AssertionError(f"{run} is still there: {found.info.lifecycle_stage}")
+
+
+if __name__ == "__main__":
+    mlflow.set_workspace(WORKSPACE)
+    for words in " ".join(sys.argv[1:]).split(","):
+        action, *arguments = words.split()
+        {"log": log, "read": read, "delete": delete, "gone": gone}[action](*arguments)
+    print("done")
