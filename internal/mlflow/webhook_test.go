@@ -74,7 +74,9 @@ func TestRules(t *testing.T) {
 				s.TraceArchival = &mlflowv1.TraceArchival{Enabled: ptr.To(true), Schedule: ptr.To("0 25 * * *")}
 			}},
 		{name: "no cron expression for traces that are not moved", start: onDatabase(),
-			edit: func(s *mlflowv1.MLflowSpec) { s.TraceArchival = &mlflowv1.TraceArchival{Schedule: ptr.To("0 25 * * *")} }},
+			edit: func(s *mlflowv1.MLflowSpec) {
+				s.TraceArchival = &mlflowv1.TraceArchival{Schedule: ptr.To("0 25 * * *")}
+			}},
 		{name: "a label that pods are found by", start: onDatabase(), refused: "spec.podLabels[app.kubernetes.io/instance]: Forbidden",
 			edit: func(s *mlflowv1.MLflowSpec) { s.PodLabels = map[string]string{"app.kubernetes.io/instance": "mine"} }},
 		{name: "any other label", start: onDatabase(), edit: func(s *mlflowv1.MLflowSpec) { s.PodLabels = map[string]string{"team": "mine"} }},

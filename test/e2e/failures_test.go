@@ -31,14 +31,14 @@ var failures = []failure{
 			c.patch("inferenceservice", "wrong-key", `{"spec":{"predictor":{"model":{"storageUri":"s3://models/iris"}}}}`)
 		}},
 	{name: "wrong-path", reason: "InitContainerFailed", words: []string{"/later/iris.tar.gz", "does not exist", "check the address"},
-		mend: func(c cluster, s storages) { s.web.put("/later/iris.tar.gz", s.archive) }},
+		mend: func(_ cluster, s storages) { s.web.put("/later/iris.tar.gz", s.archive) }},
 	{name: "wrong-credentials", reason: "InitContainerFailed",
 		words: []string{"s3://models/iris", "access is denied", "SignatureDoesNotMatch", "access key of the secret", "check them"},
 		mend: func(c cluster, _ storages) {
 			c.patch("secret", "wrong", `{"stringData":{"AWS_SECRET_ACCESS_KEY":"`+gateway.SecretKey+`"}}`)
 		}},
 	{name: "corrupt", reason: "InitContainerFailed", words: []string{"/corrupt.tar.gz", "cut off", "upload it again"},
-		mend: func(c cluster, s storages) { s.web.put("/corrupt.tar.gz", s.archive) }},
+		mend: func(_ cluster, s storages) { s.web.put("/corrupt.tar.gz", s.archive) }},
 	{name: "too-large", reason: "InitContainerFailed", words: []string{"/large.onnx", "limit of 1 MiB", "smaller model", "raise the limit"}},
 	{name: "no-model", reason: "CrashLoopBackOff", words: []string{"kserve-container", "words.onnx", "kubectl logs"}},
 	{name: "no-image", reason: "ImagePullBackOff", words: []string{"absent:v1", "the registry does not have it", "Correct its name or tag"}},
