@@ -20,8 +20,28 @@ import (
 // would stay for ever, because server-side apply removes only what is ours.
 func (w *writer) leftBy(managed []metav1.ManagedFieldsEntry) bool {
 	return len(w.oldManagers) > 0 && slices.ContainsFunc(managed, func(m metav1.ManagedFieldsEntry) bool {
-		return m.Operation == metav1.ManagedFieldsOperationUpdate && m.Subresource == "" && slices.Contains(w.oldManagers, m.Manager)
+		return m.Subresource == "" && slices.Contains(w.oldManagers, m.Manager)
 	})
+}
+
+// applied marks what an earlier controller applied, until it is ours.
+const applied = " (applied)"
+
+// estate lists the fields of a child so that those which earlier controllers
+// applied can be folded in like those which they updated, and whose they are.
+func (w *writer) estate(live client.Object) (*metav1.PartialObjectMetadata, sets.Set[string]) {
+	estate, names := &metav1.PartialObjectMetadata{}, sets.New(w.oldManagers...)
+	estate.SetResourceVersion(live.GetResourceVersion())
+	managed := slices.Clone(live.GetManagedFields())
+	for i := range managed {
+		m := &managed[i]
+		if m.Operation == metav1.ManagedFieldsOperationApply && m.Subresource == "" && slices.Contains(w.oldManagers, m.Manager) {
+			m.Operation, m.Manager = metav1.ManagedFieldsOperationUpdate, m.Manager+applied
+			names.Insert(m.Manager)
+		}
+	}
+	estate.SetManagedFields(managed)
+	return estate, names
 }
 
 // inherit makes the fields of earlier controllers ours, in one write that
@@ -49,7 +69,8 @@ func (w *writer) fold(ctx context.Context, in *intent, live client.Object) error
 	}
 	head.SetNamespace(in.key.Namespace)
 	head.SetName(in.key.Name)
-	patch, err := csaupgrade.UpgradeManagedFieldsPatch(live, sets.New(w.oldManagers...), w.fieldOwner)
+	estate, names := w.estate(live)
+	patch, err := csaupgrade.UpgradeManagedFieldsPatch(estate, names, w.fieldOwner)
 	if err != nil {
 		return fmt.Errorf("read who owns the fields: %w", err)
 	}

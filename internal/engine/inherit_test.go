@@ -12,6 +12,8 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/modelplane/modelplane/internal/engine"
@@ -127,6 +129,46 @@ func TestFieldsOfAnEarlierControllerAreInherited(t *testing.T) {
 	testkit.NoWrites(t, counter, quietFor, "after the second take-over")
 	if since := counter.Since(before); since.Of("apply", "apps/deployments") != 0 {
 		t.Errorf("nothing was to be applied:\n%s", since)
+	}
+}
+
+func TestFieldsThatAnEarlierControllerAppliedAreInherited(t *testing.T) {
+	b := enginetest.New(t)
+	s := b.Sample("one", sample.SampleSpec{Message: "hi", Replicas: 2})
+	raw, err := runtime.DefaultUnstructuredConverter.ToUnstructured(deploymentOf(s))
+	if err != nil {
+		t.Fatal(err)
+	}
+	old := &unstructured.Unstructured{Object: raw}
+	delete(old.Object, "status")
+	old.SetGroupVersionKind(appsv1.SchemeGroupVersion.WithKind("Deployment"))
+	old.SetAnnotations(map[string]string{"earlier": "yes"})
+	if err := b.C.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(old), client.FieldOwner("manager")); err != nil {
+		t.Fatal(err)
+	}
+
+	enginetest.Manage(t, b.Manager, heirController())
+	b.Create(t, s)
+	b.WaitReady(t, "one")
+	d := enginetest.Deployment(b.NS, "one")
+	if err := b.C.Get(t.Context(), client.ObjectKeyFromObject(d), d); err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range d.ManagedFields {
+		if m.Subresource == "" && m.Manager != "modelplane-sample" {
+			t.Errorf("fields belong to %s still", m.Manager)
+		}
+	}
+	if d.Generation != old.GetGeneration() || d.Annotations["earlier"] != "yes" {
+		t.Errorf("taking it over changed it: generation %d, was %d: %v", d.Generation, old.GetGeneration(), d.Annotations)
+	}
+	b.Change(t, s, func() { s.Spec.Message = "none" })
+	waitWithout(t, b, "MESSAGE")
+	if err := b.C.Get(t.Context(), client.ObjectKeyFromObject(d), d); err != nil {
+		t.Fatal(err)
+	}
+	if _, still := d.Annotations["earlier"]; still {
+		t.Error("what only the earlier controller wanted is still there")
 	}
 }
 

@@ -122,8 +122,8 @@ type Spec struct {
 	// they are taken off when such an object is deleted.
 	OldFinalizers []string
 	// OldManagers are the field managers of controllers that made such children
-	// before us with plain updates. What they set in a child becomes ours when we
-	// take it over, so that a plan that does not have it removes it.
+	// before us. What they set in a child becomes ours when we take it over, so
+	// that a plan that does not have it removes it.
 	OldManagers []string
 	// FarReaching is set when plans may name children that an owner reference
 	// cannot reach (in another namespace, or cluster-scoped ones of a namespaced
