@@ -3,6 +3,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -29,8 +30,9 @@ type writer struct {
 	fieldOwner string
 	kinds      []childKind
 	sharing    *sharing
-	// oldManagers as in Spec.
+	// oldManagers and unwritten as in Spec.
 	oldManagers []string
+	unwritten   map[string]string
 }
 
 // outcome is what Apply has to tell.
@@ -113,7 +115,9 @@ func (w *writer) applyOne(ctx context.Context, o owner, in *intent, live client.
 		return
 	}
 	if err := w.send(ctx, in, live); err != nil {
-		out.fail(w.explain(ctx, o, in, err))
+		p := w.explain(ctx, o, in, err)
+		p.Reason = cmp.Or(w.unwritten[in.key.gvk.Kind], w.unwritten[""], p.Reason)
+		out.fail(p)
 		return
 	}
 	out.wrote++

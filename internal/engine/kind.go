@@ -125,6 +125,10 @@ type Spec struct {
 	// before us. What they set in a child becomes ours when we take it over, so
 	// that a plan that does not have it removes it.
 	OldManagers []string
+	// Unwritten gives the reason for a child that cannot be written, by its kind,
+	// where users know one; "" stands for all other kinds. By default the reason
+	// is that of the failure.
+	Unwritten map[string]string
 	// FarReaching is set when plans may name children that an owner reference
 	// cannot reach (in another namespace, or cluster-scoped ones of a namespaced
 	// object). Such objects get a finalizer.

@@ -123,6 +123,7 @@ func (r *Room) servers() engine.Controller {
 		ReadyEvent:    "MLflowAvailable",
 		NotReadyEvent: "MLflowUnavailable",
 		OldManagers:   []string{oldManager},
+		Unwritten:     map[string]string{"": "ApplyFailed", httpRoute.Kind: "HttpRouteFailed", consoleLink.Kind: "ConsoleLinkFailed"},
 		Annotates:     true,
 		Workers:       1,
 		Children: []engine.ChildKind{

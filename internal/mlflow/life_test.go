@@ -89,6 +89,18 @@ func TestChildIsRepaired(t *testing.T) {
 	remade(t, b, &batchv1.CronJob{}, "mlflow-gc")
 }
 
+func TestRefusedChildIsTold(t *testing.T) {
+	b := mlflowtest.New(t)
+	m := mlflowtest.Server()
+	m.Spec.PodAnnotations = map[string]string{"no key": "x"}
+	b.Create(t, m)
+	b.Manage(t, b.Manager)
+	b.Status(t, "Available", metav1.ConditionFalse, "ApplyFailed")
+	b.Change(t, m, func() { m.Spec.PodAnnotations = nil })
+	b.RollOut(t)
+	b.Status(t, "Available", metav1.ConditionTrue, "DeploymentReady")
+}
+
 // TestWhatIsNoLongerWantedGoes, and nothing that belongs to somebody else.
 func TestWhatIsNoLongerWantedGoes(t *testing.T) {
 	b := mlflowtest.New(t)
