@@ -161,11 +161,16 @@ func TestAccountAndCertificateOfSomebodyElse(t *testing.T) {
 		}
 		return nil
 	})
-	b.RollOut(t)
-	m = b.Status(t, "Available", metav1.ConditionTrue, "")
-	if meta.FindStatusCondition(m.Status.Conditions, "Degraded") != nil {
-		t.Errorf("it is still degraded: %+v", m.Status.Conditions)
-	}
+	testkit.Eventually(t, mlflowtest.Patience, "the server to have taken it", func() error {
+		b.RollOut(t)
+		if err := b.C.Get(t.Context(), client.ObjectKeyFromObject(m), m); err != nil {
+			return err
+		}
+		if meta.FindStatusCondition(m.Status.Conditions, "Degraded") != nil || !meta.IsStatusConditionTrue(m.Status.Conditions, "Available") {
+			return fmt.Errorf("conditions: %+v", m.Status.Conditions)
+		}
+		return nil
+	})
 }
 
 func TestOptionalAPIsComeLater(t *testing.T) {

@@ -34,6 +34,7 @@ import (
 	"github.com/modelplane/modelplane/internal/chart"
 	"github.com/modelplane/modelplane/internal/chart/charttest"
 	"github.com/modelplane/modelplane/internal/engine"
+	"github.com/modelplane/modelplane/internal/engine/domaintest"
 	"github.com/modelplane/modelplane/internal/manager"
 	"github.com/modelplane/modelplane/internal/serving/servingtest"
 	"github.com/modelplane/modelplane/internal/testkit"
@@ -64,11 +65,7 @@ var installed = []string{
 func install(t testing.TB, cluster *testkit.Cluster) *house {
 	t.Helper()
 	define(t, cluster)
-	c, err := client.New(cluster.Config(), client.Options{Scheme: servingtest.Scheme})
-	if err != nil {
-		t.Fatal(err)
-	}
-	h := &house{Bench: &servingtest.Bench{Cluster: cluster, C: c, NS: cluster.Namespace(t), Platform: cluster.Namespace(t)}}
+	h := &house{Bench: &servingtest.Bench{Bench: domaintest.New(t, cluster, servingtest.Scheme), Platform: cluster.Namespace(t)}}
 	h.release = "s" + h.Platform[strings.LastIndex(h.Platform, "-")+1:]
 	account := ""
 	for _, o := range charttest.Render(t, h.chart()) {

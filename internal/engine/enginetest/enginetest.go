@@ -18,14 +18,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
-	"k8s.io/utils/ptr"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/config"
-	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/modelplane/modelplane/internal/chart/charttest"
 	"github.com/modelplane/modelplane/internal/engine"
+	"github.com/modelplane/modelplane/internal/engine/domaintest"
 	"github.com/modelplane/modelplane/internal/engine/sample"
 	"github.com/modelplane/modelplane/internal/testkit"
 )
@@ -42,36 +39,21 @@ var Scheme = func() *runtime.Scheme {
 }()
 
 // Bench is one cluster with the sample kind and a namespace of the test's own.
-type Bench struct {
-	*testkit.Cluster
-	// C reads and writes without a cache.
-	C client.Client
-	// NS is the test's own namespace.
-	NS string
-	// Manager is the chart's service account, with the permissions that the
-	// chart grants and those that the sample's own Spec asks for, no more.
-	Manager *rest.Config
-}
+type Bench struct{ *domaintest.Bench }
 
 // New prepares a Bench for a test.
 func New(t testing.TB) *Bench {
 	t.Helper()
 	cluster := testkit.Start(t)
 	cluster.InstallCRDs(t, sample.CRD())
-	c, err := client.New(cluster.Config(), client.Options{Scheme: Scheme})
-	if err != nil {
-		t.Fatal(err)
-	}
 	rules, err := engine.Rules(Scheme, sample.Controller())
 	if err != nil {
 		t.Fatal(err)
 	}
-	ns := cluster.Namespace(t)
-	return &Bench{Cluster: cluster, C: c, NS: ns, Manager: charttest.RBAC(t, cluster, ns, rules...)}
+	b := &Bench{domaintest.New(t, cluster, Scheme)}
+	b.Manager = charttest.RBAC(t, cluster, b.NS, rules...)
+	return b
 }
-
-// shutdown is short: what is not finished by then is what a crash would leave.
-const shutdown = time.Second
 
 // Run is a whole manager with the sample controller, until ctx ends.
 func Run(ctx context.Context, cfg *rest.Config) error {
@@ -80,79 +62,23 @@ func Run(ctx context.Context, cfg *rest.Config) error {
 
 // RunWith is Run with other controllers.
 func RunWith(controllers ...engine.Controller) func(context.Context, *rest.Config) error {
-	return func(ctx context.Context, cfg *rest.Config) error { return run(ctx, cfg, controllers) }
-}
-
-func run(ctx context.Context, cfg *rest.Config, controllers []engine.Controller) error {
-	mgr, err := ctrl.NewManager(cfg, ctrl.Options{
-		Scheme: Scheme, Cache: engine.CacheOptions(),
-		Metrics:                 metricsserver.Options{BindAddress: "0"},
-		HealthProbeBindAddress:  "0",
-		Controller:              config.Controller{SkipNameValidation: ptr.To(true)},
-		GracefulShutdownTimeout: ptr.To(shutdown),
-	})
-	if err != nil {
-		return err
+	return func(ctx context.Context, cfg *rest.Config) error {
+		return domaintest.Run(ctx, cfg, Scheme, controllers...)
 	}
-	e, err := engine.New(mgr)
-	if err != nil {
-		return err
-	}
-	if err := e.Add(ctx, controllers...); err != nil {
-		return err
-	}
-	return engine.Start(ctx, mgr, shutdown)
 }
 
 // Manage runs a manager for the rest of the test; stop ends it earlier.
 func Manage(t testing.TB, cfg *rest.Config, controllers ...engine.Controller) (stop func()) {
 	t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
 	if len(controllers) == 0 {
 		controllers = []engine.Controller{sample.Controller()}
 	}
-	go func() { done <- run(ctx, cfg, controllers) }()
-	stopped := false
-	stop = func() {
-		if stopped {
-			return
-		}
-		stopped = true
-		cancel()
-		if err := <-done; err != nil && !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("the manager ended with: %v", err)
-		}
-	}
-	t.Cleanup(stop)
-	return stop
+	return testkit.Manage(t, func(ctx context.Context) error { return RunWith(controllers...)(ctx, cfg) })
 }
 
 // Sample makes a Sample in the test's namespace.
 func (b *Bench) Sample(name string, spec sample.SampleSpec) *sample.Sample {
 	return &sample.Sample{ObjectMeta: metav1.ObjectMeta{Namespace: b.NS, Name: name}, Spec: spec}
-}
-
-// Create creates objects.
-func (b *Bench) Create(t testing.TB, objs ...client.Object) {
-	t.Helper()
-	for _, o := range objs {
-		if err := b.C.Create(context.Background(), o); err != nil {
-			t.Fatalf("create %T %s: %v", o, o.GetName(), err)
-		}
-	}
-}
-
-// Change edits an object until nobody else came in between.
-func (b *Bench) Change(t testing.TB, obj client.Object, edit func()) {
-	t.Helper()
-	testkit.Eventually(t, 30*time.Second, "the change", func() error {
-		if err := b.C.Get(context.Background(), client.ObjectKeyFromObject(obj), obj); err != nil {
-			return err
-		}
-		edit()
-		return b.C.Update(context.Background(), obj, client.FieldOwner("kubectl-edit"))
-	})
 }
 
 // Ready is nil when the sample is ready for its present generation.

@@ -9,9 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"testing"
-	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -20,16 +18,14 @@ import (
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/config"
-	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	mlflowv1 "github.com/modelplane/modelplane/api/mlflow/v1"
 	"github.com/modelplane/modelplane/charts"
 	"github.com/modelplane/modelplane/internal/admission"
 	"github.com/modelplane/modelplane/internal/chart/charttest"
 	"github.com/modelplane/modelplane/internal/engine"
+	"github.com/modelplane/modelplane/internal/engine/domaintest"
 	"github.com/modelplane/modelplane/internal/mlflow"
 	"github.com/modelplane/modelplane/internal/testkit"
 )
@@ -44,7 +40,7 @@ var Scheme = func() *runtime.Scheme {
 }()
 
 // Patience is how long a test waits for the cluster.
-const Patience = 60 * time.Second
+const Patience = domaintest.Patience
 
 // Lint is how the conditions of an MLflow are meant. A rollout makes it unavailable until it is through, within a
 // generation if what the server reads changes.
@@ -52,14 +48,9 @@ var Lint = []testkit.LintOption{
 	testkit.SummaryType("Available"), testkit.AllowUnready("Progressing"), testkit.AllowFlap("DeploymentNotReady", "DeploymentProgressing"),
 }
 
-// Bench is a cluster with the MLflow kinds and a namespace for the server.
+// Bench is a cluster with the MLflow kinds; the manager and the server are in its namespace.
 type Bench struct {
-	*testkit.Cluster
-	C client.Client
-	// NS is where the manager and the server are.
-	NS string
-	// Manager is the chart's service account with what the chart grants, no more.
-	Manager *rest.Config
+	*domaintest.Bench
 	// Settings of the manager; its namespace is NS.
 	Settings mlflow.Settings
 }
@@ -85,11 +76,7 @@ func With(t testing.TB, values map[string]any) *Bench {
 		}
 	}
 	cluster.InstallCRDs(t, ours...)
-	c, err := client.New(cluster.Config(), client.Options{Scheme: Scheme})
-	if err != nil {
-		t.Fatal(err)
-	}
-	b := &Bench{Cluster: cluster, C: c, NS: cluster.Namespace(t), Settings: mlflow.Settings{Image: "mlflow:test"}}
+	b := &Bench{Bench: domaintest.New(t, cluster, Scheme), Settings: mlflow.Settings{Image: "mlflow:test"}}
 	if values == nil {
 		values = map[string]any{} // null would take the defaults away
 	}
@@ -122,25 +109,7 @@ func (b *Bench) Run(ctx context.Context, cfg *rest.Config) error {
 
 // RunWith is a whole manager with other controllers.
 func RunWith(ctx context.Context, cfg *rest.Config, controllers ...engine.Controller) error {
-	const shutdown = time.Second
-	mgr, err := ctrl.NewManager(cfg, ctrl.Options{
-		Scheme: Scheme, Cache: engine.CacheOptions(),
-		Metrics:                 metricsserver.Options{BindAddress: "0"},
-		HealthProbeBindAddress:  "0",
-		Controller:              config.Controller{SkipNameValidation: ptr.To(true)},
-		GracefulShutdownTimeout: ptr.To(shutdown),
-	})
-	if err != nil {
-		return err
-	}
-	e, err := engine.New(mgr)
-	if err != nil {
-		return err
-	}
-	if err := e.Add(ctx, controllers...); err != nil {
-		return err
-	}
-	return engine.Start(ctx, mgr, shutdown)
+	return domaintest.Run(ctx, cfg, Scheme, controllers...)
 }
 
 // Manage runs a manager for the rest of the test; stop ends it earlier.
@@ -159,9 +128,7 @@ func (b *Bench) Create(t testing.TB, objs ...client.Object) {
 		if !server && o.GetNamespace() == "" {
 			o.SetNamespace(b.NS)
 		}
-		if err := b.C.Create(t.Context(), o); err != nil {
-			t.Fatalf("create %T %s: %v", o, o.GetName(), err)
-		}
+		b.Bench.Create(t, o)
 		if !server {
 			continue
 		}
@@ -193,68 +160,10 @@ func (b *Bench) remove(t testing.TB, m client.Object) {
 	}
 }
 
-// Change edits an object until nobody else came in between.
-func (b *Bench) Change(t testing.TB, obj client.Object, edit func()) {
-	t.Helper()
-	testkit.Eventually(t, Patience, "the change", func() error {
-		if err := b.C.Get(t.Context(), client.ObjectKeyFromObject(obj), obj); err != nil {
-			return err
-		}
-		edit()
-		return b.C.Update(t.Context(), obj, client.FieldOwner("kubectl-edit"))
-	})
-}
-
-// Exists waits for an object in the server's namespace, or one without, and reads it.
-func (b *Bench) Exists(t testing.TB, obj client.Object, name string) {
-	t.Helper()
-	testkit.Eventually(t, Patience, fmt.Sprintf("%T %s", obj, name), func() error {
-		return b.C.Get(t.Context(), b.key(obj, name), obj)
-	})
-}
-
-// Gone waits until an object is gone.
-func (b *Bench) Gone(t testing.TB, obj client.Object, name string) {
-	t.Helper()
-	testkit.Eventually(t, Patience, fmt.Sprintf("%T %s to go", obj, name), func() error {
-		err := b.C.Get(t.Context(), b.key(obj, name), obj)
-		if err == nil {
-			return errors.New("it is still there")
-		}
-		return client.IgnoreNotFound(err)
-	})
-}
-
-func (b *Bench) key(obj client.Object, name string) client.ObjectKey {
-	switch obj.(type) {
-	case *rbacv1.ClusterRole, *rbacv1.ClusterRoleBinding, *mlflowv1.MLflow:
-		return client.ObjectKey{Name: name}
-	}
-	if obj.GetObjectKind().GroupVersionKind().Kind == "ConsoleLink" {
-		return client.ObjectKey{Name: name}
-	}
-	return client.ObjectKey{Namespace: b.NS, Name: name}
-}
-
-// RollOut plays the Deployment controller: all pods are there and answer.
+// RollOut plays the Deployment controller: all pods of the server are there and answer.
 func (b *Bench) RollOut(t testing.TB) {
 	t.Helper()
-	d := &appsv1.Deployment{}
-	b.Exists(t, d, mlflowv1.MLflowName)
-	testkit.Eventually(t, Patience, "the rollout", func() error {
-		if err := b.C.Get(t.Context(), client.ObjectKeyFromObject(d), d); err != nil {
-			return err
-		}
-		n := ptr.Deref(d.Spec.Replicas, 1)
-		d.Status = appsv1.DeploymentStatus{
-			ObservedGeneration: d.Generation, Replicas: n, UpdatedReplicas: n, ReadyReplicas: n, AvailableReplicas: n,
-			Conditions: []appsv1.DeploymentCondition{
-				{Type: appsv1.DeploymentAvailable, Status: corev1.ConditionTrue, Reason: "MinimumReplicasAvailable"},
-				{Type: appsv1.DeploymentProgressing, Status: corev1.ConditionTrue, Reason: "NewReplicaSetAvailable"},
-			},
-		}
-		return b.C.Status().Update(t.Context(), d)
-	})
+	b.Bench.RollOut(t, mlflowv1.MLflowName)
 }
 
 // Status waits until a condition of the MLflow has a status and, if given, a reason, for the present generation.

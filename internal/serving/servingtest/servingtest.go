@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -21,10 +20,7 @@ import (
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/config"
-	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/modelplane/modelplane/api/serving/v1alpha1"
@@ -33,6 +29,7 @@ import (
 	"github.com/modelplane/modelplane/internal/chart/charttest"
 	platform "github.com/modelplane/modelplane/internal/config"
 	"github.com/modelplane/modelplane/internal/engine"
+	"github.com/modelplane/modelplane/internal/engine/domaintest"
 	"github.com/modelplane/modelplane/internal/serving"
 	"github.com/modelplane/modelplane/internal/testkit"
 )
@@ -49,18 +46,13 @@ var Scheme = func() *runtime.Scheme {
 }()
 
 // Patience is how long a test waits for the cluster.
-const Patience = 60 * time.Second
+const Patience = domaintest.Patience
 
 // Bench is a cluster with the serving kinds, a namespace for services and one
 // for the platform's configuration.
 type Bench struct {
-	*testkit.Cluster
-	C        client.Client
-	NS       string
+	*domaintest.Bench
 	Platform string
-	// Manager is the chart's service account with what the chart grants and the
-	// controllers ask for, no more.
-	Manager *rest.Config
 }
 
 // New prepares a Bench with one runtime for the format sklearn.
@@ -78,15 +70,11 @@ func New(t testing.TB) *Bench {
 		}
 	}
 	cluster.InstallCRDs(t, ours...)
-	c, err := client.New(cluster.Config(), client.Options{Scheme: Scheme})
-	if err != nil {
-		t.Fatal(err)
-	}
 	rules, err := engine.Rules(Scheme, serving.New().Controllers()...)
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := &Bench{Cluster: cluster, C: c, NS: cluster.Namespace(t), Platform: cluster.Namespace(t)}
+	b := &Bench{Bench: domaintest.New(t, cluster, Scheme), Platform: cluster.Namespace(t)}
 	b.Manager = charttest.RBAC(t, cluster, b.Platform, rules...)
 	b.Create(t, b.Runtime("sklearn"))
 	return b
@@ -132,29 +120,11 @@ func Gateway() map[string]string {
 
 // Run is a whole manager with the serving controllers, until ctx ends.
 func (b *Bench) Run(ctx context.Context, cfg *rest.Config) error {
-	const shutdown = time.Second
-	mgr, err := ctrl.NewManager(cfg, ctrl.Options{
-		Scheme: Scheme, Cache: engine.CacheOptions(),
-		Metrics:                 metricsserver.Options{BindAddress: "0"},
-		HealthProbeBindAddress:  "0",
-		Controller:              config.Controller{SkipNameValidation: ptr.To(true)},
-		GracefulShutdownTimeout: ptr.To(shutdown),
-	})
+	cluster, err := discovery.NewDiscoveryClientForConfig(cfg)
 	if err != nil {
 		return err
 	}
-	e, err := engine.New(mgr)
-	if err != nil {
-		return err
-	}
-	cluster, err := discovery.NewDiscoveryClientForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
-	if err != nil {
-		return err
-	}
-	if err := e.Add(ctx, serving.New().In(b.Platform).On(cluster).Controllers()...); err != nil {
-		return err
-	}
-	return engine.Start(ctx, mgr, shutdown)
+	return domaintest.Run(ctx, cfg, Scheme, serving.New().In(b.Platform).On(cluster).Controllers()...)
 }
 
 // Manage runs a manager for the rest of the test; stop ends it earlier.
@@ -167,71 +137,6 @@ func (b *Bench) Manage(t testing.TB, cfg *rest.Config) (stop func()) {
 func (b *Bench) Insist(t testing.TB, cfg *rest.Config) {
 	t.Helper()
 	testkit.Insist(t, func(ctx context.Context) error { return b.Run(ctx, cfg) })
-}
-
-// Create creates objects.
-func (b *Bench) Create(t testing.TB, objs ...client.Object) {
-	t.Helper()
-	for _, o := range objs {
-		if err := b.C.Create(t.Context(), o); err != nil {
-			t.Fatalf("create %T %s: %v", o, o.GetName(), err)
-		}
-	}
-}
-
-// Change edits an object until nobody else came in between.
-func (b *Bench) Change(t testing.TB, obj client.Object, edit func()) {
-	t.Helper()
-	testkit.Eventually(t, Patience, "the change", func() error {
-		if err := b.C.Get(t.Context(), client.ObjectKeyFromObject(obj), obj); err != nil {
-			return err
-		}
-		edit()
-		return b.C.Update(t.Context(), obj, client.FieldOwner("kubectl-edit"))
-	})
-}
-
-// Exists waits for an object and reads it.
-func (b *Bench) Exists(t testing.TB, obj client.Object, name string) {
-	t.Helper()
-	testkit.Eventually(t, Patience, fmt.Sprintf("%T %s", obj, name), func() error {
-		return b.C.Get(t.Context(), client.ObjectKey{Namespace: b.NS, Name: name}, obj)
-	})
-}
-
-// Gone waits until an object is gone.
-func (b *Bench) Gone(t testing.TB, obj client.Object, name string) {
-	t.Helper()
-	testkit.Eventually(t, Patience, fmt.Sprintf("%T %s to go", obj, name), func() error {
-		err := b.C.Get(t.Context(), client.ObjectKey{Namespace: b.NS, Name: name}, obj)
-		if err == nil {
-			return errors.New("it is still there")
-		}
-		return client.IgnoreNotFound(err)
-	})
-}
-
-// RollOut plays the Deployment controller: all pods are there and answer.
-func (b *Bench) RollOut(t testing.TB, names ...string) {
-	t.Helper()
-	for _, name := range names {
-		d := &appsv1.Deployment{}
-		b.Exists(t, d, name)
-		testkit.Eventually(t, Patience, "the rollout of "+name, func() error {
-			if err := b.C.Get(t.Context(), client.ObjectKeyFromObject(d), d); err != nil {
-				return err
-			}
-			n := ptr.Deref(d.Spec.Replicas, 1)
-			d.Status = appsv1.DeploymentStatus{
-				ObservedGeneration: d.Generation, Replicas: n, UpdatedReplicas: n, ReadyReplicas: n, AvailableReplicas: n,
-				Conditions: []appsv1.DeploymentCondition{
-					{Type: appsv1.DeploymentAvailable, Status: corev1.ConditionTrue, Reason: "MinimumReplicasAvailable"},
-					{Type: appsv1.DeploymentProgressing, Status: corev1.ConditionTrue, Reason: "NewReplicaSetAvailable"},
-				},
-			}
-			return b.C.Status().Update(t.Context(), d)
-		})
-	}
 }
 
 // Accept plays the gateway: it takes the routes as they are.
