@@ -10,6 +10,8 @@ TESTFLAGS ?=
 # How many test packages run at once. Each may start an API server of its own.
 TESTJOBS ?= 2
 FUZZTIME ?= 30s
+# The directories whose fuzz targets run.
+FUZZIN ?= .
 # The numbers of InferenceServices that are measured, one run each.
 BENCHSERVICES ?= 1000 5000
 LINT := $(GO) tool -modfile=$(CURDIR)/tools/go.mod golangci-lint
@@ -126,7 +128,7 @@ bench: ## Run the benchmarks and check their figures against the expected ranges
 
 .PHONY: fuzz
 fuzz: ## Run every fuzz target for FUZZTIME; an input that fails is kept below testdata/fuzz as a test
-	@targets=$$(grep -rHo --include='*_test.go' '^func Fuzz[A-Za-z0-9_]*' . | sed 's/:func /:/' | sort); \
+	@targets=$$(grep -rHo --include='*_test.go' '^func Fuzz[A-Za-z0-9_]*' $(FUZZIN) | sed 's/:func /:/' | sort); \
 	for found in $$targets; do \
 		dir=$$(dirname "$${found%%:*}"); target=$${found##*:}; \
 		echo "==> $$target in $$dir"; \
