@@ -153,7 +153,7 @@ func (m *mlflow) goes() {
 	m.Helper()
 	m.mustKubectl("delete", "mlflow", "mlflow", "--timeout="+time.Minute.String())
 	m.eventually("everything gone", func() error {
-		left, err := m.kubectl("get", "deployments,services,cronjobs,networkpolicies,serviceaccounts", "-n", managerNamespace, "-l", "app in (mlflow,mlflow-gc)", "-o", "name")
+		left, err := m.kubectl("get", "deployments,pods,services,cronjobs,networkpolicies,serviceaccounts", "-n", managerNamespace, "-l", "app in (mlflow,mlflow-gc)", "-o", "name")
 		if err == nil && left != "" {
 			err = errors.New(left)
 		}
