@@ -29,6 +29,7 @@ func main() {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	err = serve.Run(ctx, options, func(at serve.Addresses) {
+		//nolint:gocritic // an address is nil when nobody listens there
 		slog.Info("serving", "model", options.ModelName, "http", fmt.Sprint(at.HTTP), "grpc", fmt.Sprint(at.GRPC))
 	})
 	stop()
