@@ -38,9 +38,11 @@ var wanted = []string{"3.12", "3.13"}
 // findPython looks where MODELPLANE_PYTHON says, on the path and among the versions of pyenv.
 func findPython(ctx context.Context) (python, error) {
 	var candidates []string
+	home, _ := os.UserHomeDir() // without one, nothing is below it
+	pyenv := cmp.Or(os.Getenv("PYENV_ROOT"), filepath.Join(home, ".pyenv"))
 	for _, version := range wanted {
 		candidates = append(candidates, "python"+version)
-		found, err := filepath.Glob(filepath.Join(cmp.Or(os.Getenv("PYENV_ROOT"), "/opt/pyenv"), "versions", version+".*", "bin", "python3"))
+		found, err := filepath.Glob(filepath.Join(pyenv, "versions", version+".*", "bin", "python3"))
 		if err != nil {
 			return python{}, err
 		}
