@@ -53,22 +53,7 @@ func (d *driver) run(version string, ahead time.Duration) func(context.Context, 
 // manage runs a manager; stop ends it.
 func (d *driver) manage(t *testing.T, version string, ahead time.Duration) (stop func()) {
 	t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- d.run(version, ahead)(ctx, d.Manager) }()
-	ended := false
-	stop = func() {
-		if ended {
-			return
-		}
-		ended = true
-		cancel()
-		if err := <-done; err != nil && !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("the manager ended with: %v", err)
-		}
-	}
-	t.Cleanup(stop)
-	return stop
+	return testkit.Manage(t, func(ctx context.Context) error { return d.run(version, ahead)(ctx, d.Manager) })
 }
 
 // old is the server of an earlier version, as another controller may have left it.
@@ -214,11 +199,7 @@ func TestMigrations(t *testing.T) {
 	t.Run("success", func(t *testing.T) {
 		d.install(t, "3.13.0", []ending{needed}, []ending{migrated})
 		counter := testkit.NewCounter()
-		cfg := counter.Wrap(d.Manager)
-		ctx, cancel := context.WithCancel(context.Background())
-		done := make(chan error, 1)
-		go func() { done <- d.run(supported, 0)(ctx, cfg) }()
-		defer func() { cancel(); <-done }()
+		testkit.Manage(t, func(ctx context.Context) error { return d.run(supported, 0)(ctx, counter.Wrap(d.Manager)) })
 		d.waitSettled(t, supported)
 		d.wantCounts(t, 1, 1)
 		for _, reason := range []string{"MigrationPreflight", "MigrationScalingDown", "MigrationRunning", "MigrationRollout", "MigrationSucceeded"} {

@@ -26,14 +26,8 @@ func TestServerWaitsForTheModule(t *testing.T) {
 	settings := b.Settings
 	settings.Namespace, settings.Module = b.NS, true
 	room := mlflow.New().In(settings)
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- mlflowtest.RunWith(ctx, b.Manager, append(room.Controllers(), room.Module())...) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-done; err != nil && !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("the manager ended with: %v", err)
-		}
+	testkit.Manage(t, func(ctx context.Context) error {
+		return mlflowtest.RunWith(ctx, b.Manager, append(room.Controllers(), room.Module())...)
 	})
 	server := mlflowtest.Server()
 	b.Create(t, server)

@@ -71,22 +71,8 @@ func (b *bench) run(ctx context.Context, cfg *rest.Config) error {
 }
 
 func (b *bench) manage(t *testing.T, cfg *rest.Config, prefix string) (stop func()) {
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- mlflowtest.RunWith(ctx, cfg, controller(prefix)) }()
-	ended := false
-	stop = func() {
-		if ended {
-			return
-		}
-		ended = true
-		cancel()
-		if err := <-done; err != nil && !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("the manager ended with: %v", err)
-		}
-	}
-	t.Cleanup(stop)
-	return stop
+	t.Helper()
+	return testkit.Manage(t, func(ctx context.Context) error { return mlflowtest.RunWith(ctx, cfg, controller(prefix)) })
 }
 
 // workspace is a namespace that asks for access.

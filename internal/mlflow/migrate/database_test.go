@@ -36,7 +36,11 @@ func python(t *testing.T) string {
 			return path
 		}
 	}
-	t.Skipf("no Python with mlflow==%s and psycopg2 among %s; name one in MODELPLANE_MLFLOW_PYTHON", testedVersion, strings.Join(candidates, ", "))
+	const missing = "no Python with mlflow==%s and psycopg2 among %s; name one in MODELPLANE_MLFLOW_PYTHON"
+	if os.Getenv("MODELPLANE_MLFLOW_PYTHON") != "" {
+		t.Fatalf(missing, testedVersion, strings.Join(candidates, ", "))
+	}
+	t.Skipf(missing, testedVersion, strings.Join(candidates, ", "))
 	return ""
 }
 

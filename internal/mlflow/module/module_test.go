@@ -47,15 +47,8 @@ func (b *bench) run(ctx context.Context, cfg *rest.Config) error {
 }
 
 func (b *bench) manage(t *testing.T, cfg *rest.Config) {
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- b.run(ctx, cfg) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-done; err != nil && !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("the manager ended with: %v", err)
-		}
-	})
+	t.Helper()
+	testkit.Manage(t, func(ctx context.Context) error { return b.run(ctx, cfg) })
 }
 
 func operator(spec v1alpha1.MLflowOperatorSpec) *v1alpha1.MLflowOperator {
