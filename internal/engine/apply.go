@@ -114,7 +114,11 @@ func (w *writer) applyOne(ctx context.Context, o owner, in *intent, live client.
 		out.fail(p)
 		return
 	}
-	if err := w.send(ctx, in, live); err != nil {
+	err := w.send(ctx, in, live)
+	if verdict == edited && apierrors.IsInvalid(err) && live != nil {
+		err = w.reclaim(ctx, in, live, err)
+	}
+	if err != nil {
 		p := w.explain(ctx, o, in, err)
 		p.Reason = cmp.Or(w.unwritten[in.key.gvk.Kind], w.unwritten[""], p.Reason)
 		out.fail(p)
