@@ -41,7 +41,8 @@ type kubelet struct {
 	mu                     sync.Mutex
 	ns                     string
 	preflights, migrations []ending // the last one stands for all that follow
-	hold                   bool     // leaves the pods of Jobs pending
+	hold                   bool     // leaves the pods of migrations pending
+	endless                bool     // lets the pods of migrations run for ever
 	seen                   map[types.UID]bool
 	checks, runs           int // pods of preflights and of migrations that ended
 }
@@ -72,7 +73,8 @@ func newKubelet(t *testing.T, b *mlflowtest.Bench) *kubelet {
 func (k *kubelet) begin(ns string, preflights, migrations []ending) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.ns, k.preflights, k.migrations, k.hold, k.seen, k.checks, k.runs = ns, preflights, migrations, false, map[types.UID]bool{}, 0, 0
+	k.ns, k.preflights, k.migrations, k.hold, k.endless = ns, preflights, migrations, false, false
+	k.seen, k.checks, k.runs = map[types.UID]bool{}, 0, 0
 }
 
 func (k *kubelet) set(change func()) {
@@ -99,9 +101,11 @@ func (k *kubelet) work(ctx context.Context) {
 		if p.DeletionTimestamp != nil || p.Status.Phase != corev1.PodPending {
 			continue
 		}
-		if p.Labels[migrate.ComponentLabel] != migrate.Component {
+		migrates := p.Labels[migrate.JobLabel] != ""
+		switch {
+		case p.Labels[migrate.ComponentLabel] != migrate.Component, migrates && k.endless:
 			k.serve(ctx, p)
-		} else if !k.hold {
+		case !migrates || !k.hold:
 			k.end(ctx, p, pods.Items)
 		}
 	}

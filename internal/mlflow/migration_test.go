@@ -269,20 +269,36 @@ func TestMigrations(t *testing.T) {
 	})
 	t.Run("pod that does not start", func(t *testing.T) {
 		d.install(t, "3.13.0", []ending{needed}, []ending{migrated})
-		stop := d.manage(t, supported, 0)
-		testkit.Eventually(t, mlflowtest.Patience, "the preflight", func() error {
-			if checks, _ := d.counts(); checks != 1 {
-				return errors.New("not yet")
-			}
-			return nil
-		})
 		d.set(func() { d.hold = true })
+		stop := d.manage(t, supported, 0)
 		job := &batchv1.Job{}
 		d.Exists(t, job, "mlflow-mg-3140-g1")
 		stop()
-		d.manage(t, supported, 11*time.Minute) // as much later
+		stop = d.manage(t, supported, 11*time.Minute) // as much later
 		d.said(t, "MigrationRetrying", "its pod did not start within 10 minutes")
+		stop()
 		d.set(func() { d.hold = false })
+		d.manage(t, supported, ahead)
+		d.waitSettled(t, supported)
+		if _, runs := d.counts(); runs != 1 {
+			t.Errorf("%d migrations ran", runs)
+		}
+	})
+	t.Run("pod that does not end", func(t *testing.T) {
+		d.install(t, "3.13.0", []ending{needed}, []ending{migrated})
+		d.set(func() { d.endless = true })
+		stop := d.manage(t, supported, 0)
+		job := &batchv1.Job{}
+		d.Exists(t, job, "mlflow-mg-3140-g1")
+		if limit := ptr.Deref(job.Spec.ActiveDeadlineSeconds, 0); limit != 4*60*60 {
+			t.Errorf("the migration may take %d seconds", limit)
+		}
+		d.Change(t, job, func() { job.Spec.ActiveDeadlineSeconds = ptr.To[int64](1) })
+		d.said(t, "MigrationRetrying", "the Job did not end within 1 second")
+		d.said(t, "MigrationRetrying", "The database may have been changed, so the server stays stopped")
+		d.set(func() { d.endless = false })
+		stop()
+		d.manage(t, supported, ahead)
 		d.waitSettled(t, supported)
 		if _, runs := d.counts(); runs != 1 {
 			t.Errorf("%d migrations ran", runs)

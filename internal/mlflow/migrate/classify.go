@@ -177,8 +177,11 @@ func (a attempt) ofJob(c *batchv1.JobCondition) string {
 // span is a duration for people.
 func span(d time.Duration) string {
 	unit, n := "minute", int(d/time.Minute)
-	if d >= time.Hour && d%time.Hour == 0 {
+	switch {
+	case d >= time.Hour && d%time.Hour == 0:
 		unit, n = "hour", int(d/time.Hour)
+	case d < time.Minute:
+		unit, n = "second", int(d/time.Second)
 	}
 	if n != 1 {
 		unit += "s"

@@ -18,8 +18,14 @@ import (
 	mlflowv1 "github.com/modelplane/modelplane/api/mlflow/v1"
 )
 
-// retryPause is how long a failure that may pass is left alone.
-const retryPause = 2 * time.Minute
+// How long a failure that may pass is left alone. The pause is as long as
+// the tries have taken so far, so that it about doubles, up to a bound that is
+// higher where every try takes the server from its users.
+const (
+	retryPause     = 2 * time.Minute
+	longPause      = 10 * time.Minute
+	longServePause = 30 * time.Minute
+)
 
 // Next decides what is to be done now. server is the Deployment as it should be
 // when nothing is to be migrated, with its namespace and number of replicas; the

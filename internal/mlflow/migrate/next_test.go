@@ -103,6 +103,46 @@ func TestFirstInstallation(t *testing.T) {
 	s.wantServer("mlflow:new", 2)
 }
 
+// TestRetriesBecomeRarer: every try takes the server from its users, so that a
+// failure that does not pass must not do so for ever at the same pace.
+func TestRetriesBecomeRarer(t *testing.T) {
+	refused := ending{code: 15, message: "Connection refused. " + unchanged}
+	for name, c := range map[string]struct {
+		preflights, migrations []ending
+		most                   time.Duration
+	}{
+		"preflight":                       {preflights: []ending{refused}, migrations: []ending{ok}, most: longPause},
+		"migration":                       {preflights: []ending{needed}, migrations: []ending{refused}, most: longServePause},
+		"migration that left the outcome": {preflights: []ending{needed}, migrations: []ending{{code: 15, message: "Connection lost."}}, most: longPause},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSim(t, "3.13.0")
+			s.preflights, s.migrations = c.preflights, c.migrations
+			var pauses []time.Duration
+			for range 7 {
+				out := s.until("MigrationRetrying")
+				pauses = append(pauses, out.RequeueAfter)
+				s.o.Now = s.o.Now.Add(out.RequeueAfter)
+				s.look() // clears away what failed
+			}
+			if first := pauses[0]; first > retryPause || first < retryPause-time.Minute {
+				t.Errorf("the first pause is %s", first)
+			}
+			for i := range pauses[1:] {
+				if pauses[i+1] < pauses[i] && pauses[i+1] < c.most-time.Minute {
+					t.Errorf("pause %d is shorter than the one before: %v", i+1, pauses)
+				}
+			}
+			if last := pauses[len(pauses)-1]; last > c.most || last < c.most-time.Minute {
+				t.Errorf("the pauses are %v, the last must be about %s", pauses, c.most)
+			}
+			s.preflights, s.migrations = []ending{needed}, []ending{ok}
+			s.until("MigrationSucceeded")
+			s.wantServer("mlflow:new", 2)
+		})
+	}
+}
+
 func TestPreflightFails(t *testing.T) {
 	s := newSim(t, "3.13.0")
 	s.preflights = []ending{{code: 15, message: "Connection refused. " + unchanged}, needed}

@@ -180,7 +180,15 @@ func (s *sim) report(out Outcome) {
 	if out.Problem != nil && out.Problem.Message != s.migrationCondition().Message {
 		s.events = append(s.events, out.Problem.Reason)
 	}
-	s.o.MLflow.Status.Conditions = slices.Clone(out.Conditions)
+	conditions := slices.Clone(out.Conditions)
+	for i := range conditions {
+		c := &conditions[i]
+		c.LastTransitionTime = metav1.NewTime(s.o.Now)
+		if before := meta.FindStatusCondition(s.o.MLflow.Status.Conditions, c.Type); before != nil && before.Status == c.Status {
+			c.LastTransitionTime = before.LastTransitionTime
+		}
+	}
+	s.o.MLflow.Status.Conditions = conditions
 	if out.Version != "" {
 		s.o.MLflow.Status.Version = out.Version
 	}

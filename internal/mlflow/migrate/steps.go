@@ -103,7 +103,7 @@ func (m *machine) fail(r result) Outcome {
 		out.Done = []string{ForceAnnotation}
 		return out
 	}
-	again := r.at.Add(retryPause)
+	again := r.at.Add(m.pause(r, server))
 	message := fmt.Sprintf("Migration to MLflow %s did not succeed: %s. %s It is tried again at %s; add the annotation %s to try at once.",
 		m.o.Supported, r.detail, m.state(r, server), again.UTC().Format(time.RFC3339), ForceAnnotation)
 	out := m.retrying(server, message)
@@ -118,6 +118,19 @@ func (m *machine) fail(r result) Outcome {
 		}
 	}
 	return out
+}
+
+// pause is how long what failed is left alone. The migration began when its
+// condition last changed.
+func (m *machine) pause(r result, server shape) time.Duration {
+	most := longPause
+	if m.migration != nil && server.serving {
+		most = longServePause
+	}
+	if !m.running() || m.before.LastTransitionTime.IsZero() {
+		return retryPause
+	}
+	return min(max(r.at.Sub(m.before.LastTransitionTime.Time), retryPause), most)
 }
 
 // stayStuck repeats what a failure left, also when its Job is gone.
