@@ -1,5 +1,5 @@
-{{/* A CronJob. Called with a dict of root, name (behind that of the server), job (its values), sources (of trust), command,
-args and env as YAML, and config: whether it reads the file of trace archival. */}}
+{{/* A CronJob. Called with a dict of root, name (behind that of the server), job (its values), sources (of trust), program (in
+Python), args (of it), env as YAML, and config: whether it reads the file of trace archival. */}}
 {{- define "mlflow.cronJob" -}}
 {{- $root := .root -}}
 {{- $name := include "mlflow.name" $root -}}
@@ -45,9 +45,9 @@ spec:
             {{- with $root.Values.image.imagePullPolicy }}
             imagePullPolicy: {{ . }}
             {{- end }}
-            command: {{ toJson .command }}
+            command: ["/bin/sh", "-ec"]
             args:
-              {{- toYaml .args | nindent 12 }}
+              {{- toYaml (concat (list (include "mlflow.python" $root) .program) .args) | nindent 12 }}
             env:
               {{- .env | nindent 12 }}
             {{- with $root.Values.envFrom }}
@@ -109,4 +109,15 @@ spec:
 {{- $_ = set $affinity "podAffinity" $pods -}}
 {{- end -}}
 {{- toYaml $affinity -}}
+{{- end -}}
+
+{{/* Runs the program that follows, with its arguments, in the Python that has MLflow: images may have several. */}}
+{{- define "mlflow.python" -}}
+for python in python3 python3.12 python; do
+  if "$python" -c 'import importlib.util, sys; sys.exit(importlib.util.find_spec("mlflow") is None)' 2>/dev/null; then
+    exec "$python" -c "$0" "$@"
+  fi
+done
+echo "No Python of the image has MLflow." >&2
+exit 127
 {{- end -}}
