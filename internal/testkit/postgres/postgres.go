@@ -38,6 +38,7 @@ type Server struct {
 
 	bin  string
 	cred *syscall.Credential
+	mode string // how its own clients come: PGSSLMODE
 }
 
 // Start runs a server until the test ends, for this machine alone. Where
@@ -51,6 +52,19 @@ func Start(t testing.TB) *Server {
 // it and has the password.
 func StartAt(t testing.TB, host string) *Server {
 	t.Helper()
+	return start(t, host, "disable", "host all all all scram-sha-256\n", nil)
+}
+
+// StartTLS is StartAt for those alone who come over TLS. Certificate and key are in PEM.
+func StartTLS(t testing.TB, host string, certificate, key []byte) *Server {
+	t.Helper()
+	return start(t, host, "require", "hostssl all all all scram-sha-256\n", map[string][]byte{"server.crt": certificate, "server.key": key})
+}
+
+// start runs a server with a rule for those who come from elsewhere, and files
+// that only its user may read.
+func start(t testing.TB, host, mode, rule string, files map[string][]byte) *Server {
+	t.Helper()
 	bin, err := find()
 	switch {
 	case err != nil && os.Getenv("CI") != "":
@@ -58,7 +72,7 @@ func StartAt(t testing.TB, host string) *Server {
 	case err != nil:
 		t.Skip(err)
 	}
-	s := &Server{Host: host, Password: "s3cr:t/p@ss%w", bin: bin}
+	s := &Server{Host: host, Password: "s3cr:t/p@ss%w", bin: bin, mode: mode}
 	dir := t.TempDir()
 	if s.cred, err = unprivileged(dir); err != nil {
 		t.Fatal(err)
@@ -75,12 +89,28 @@ func StartAt(t testing.TB, host string) *Server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = rules.WriteString("host all all all scram-sha-256\n")
+	_, err = rules.WriteString(rule)
 	if err := errors.Join(err, rules.Close()); err != nil {
 		t.Fatal(err)
 	}
-	s.serve(t, data)
+	for name, content := range files {
+		if err := s.keep(filepath.Join(data, name), content); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var settings []string
+	if len(files) > 0 {
+		settings = []string{"-c", "ssl=on"}
+	}
+	s.serve(t, data, settings...)
 	return s
+}
+
+func (s *Server) keep(path string, content []byte) error {
+	if err := os.WriteFile(path, content, 0o600); err != nil || s.cred == nil {
+		return err
+	}
+	return os.Chown(path, int(s.cred.Uid), int(s.cred.Gid))
 }
 
 // find looks for the newest server on this machine.
@@ -137,7 +167,8 @@ func freePort(host string) (int, error) {
 func (s *Server) command(ctx context.Context, program string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, filepath.Join(s.bin, program), args...)
 	cmd.Dir = "/"
-	cmd.Env = append(os.Environ(), "PGPASSWORD="+s.Password, "PGHOST="+s.Host, fmt.Sprintf("PGPORT=%d", s.Port), "PGUSER="+User)
+	cmd.Env = append(os.Environ(), "PGPASSWORD="+s.Password, "PGHOST="+s.Host, fmt.Sprintf("PGPORT=%d", s.Port), "PGUSER="+User, "PGSSLMODE="+s.mode,
+		"HOME=/") // the caller's own may be closed to the user, and has certificates for others
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: s.cred}
 	return cmd
 }
@@ -151,10 +182,11 @@ func (s *Server) run(t testing.TB, program string, args ...string) string {
 	return string(out)
 }
 
-func (s *Server) serve(t testing.TB, data string) {
+func (s *Server) serve(t testing.TB, data string, settings ...string) {
 	t.Helper()
-	cmd := s.command(context.Background(), "postgres", "-D", data, "-p", strconv.Itoa(s.Port),
+	settings = append(settings, "-D", data, "-p", strconv.Itoa(s.Port),
 		"-c", "listen_addresses="+s.Host, "-c", "unix_socket_directories=", "-c", "fsync=off")
+	cmd := s.command(context.Background(), "postgres", settings...)
 	var log bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &log, &log
 	if err := cmd.Start(); err != nil {

@@ -7,7 +7,10 @@ package gateway
 import (
 	"bytes"
 	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -34,7 +37,12 @@ const (
 type Server struct {
 	// URL of the server, and the directory whose subdirectories are its buckets.
 	URL, Dir string
+
+	client *http.Client
 }
+
+// Identity is what a server shows to those who trust its roots, all in PEM.
+type Identity struct{ Roots, Certificate, Key []byte }
 
 // Binary builds the server, unless it is built already, and returns its path.
 func Binary() (string, error) {
@@ -58,11 +66,35 @@ func Start(t testing.TB) *Server {
 // StartAt runs the server at an address of this machine, until the test ends.
 func StartAt(t testing.TB, host string) *Server {
 	t.Helper()
+	s := &Server{Dir: t.TempDir(), client: http.DefaultClient}
+	s.URL = "http://" + s.run(t, host)
+	return s
+}
+
+// StartTLS is StartAt with an identity.
+func StartTLS(t testing.TB, host string, as Identity) *Server {
+	t.Helper()
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM(as.Roots) {
+		t.Fatal("no certificate among the roots")
+	}
+	s := &Server{Dir: t.TempDir(), client: &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}}}}
+	dir := t.TempDir()
+	certificate, key := filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")
+	if err := errors.Join(os.WriteFile(certificate, as.Certificate, 0o600), os.WriteFile(key, as.Key, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	s.URL = "https://" + s.run(t, host, "--cert", certificate, "--key", key)
+	return s
+}
+
+// run gives the address at which the server listens.
+func (s *Server) run(t testing.TB, host string, args ...string) string {
+	t.Helper()
 	binary, err := Binary()
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &Server{Dir: t.TempDir()}
 	listener, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
 	if err != nil {
 		t.Fatal(err)
@@ -71,10 +103,10 @@ func StartAt(t testing.TB, host string) *Server {
 	if err := listener.Close(); err != nil {
 		t.Fatal(err)
 	}
-	s.URL = "http://" + address
 	var log bytes.Buffer
-	command := exec.Command(binary, "--port", address, "--access", AccessKey, "--secret", SecretKey, "--region", Region,
+	args = append(args, "--port", address, "--access", AccessKey, "--secret", SecretKey, "--region", Region,
 		"--quiet", "--keep-alive", "posix", "--sidecar", t.TempDir(), s.Dir)
+	command := exec.Command(binary, args...)
 	command.Env = []string{"HOME=" + t.TempDir(), "PATH=" + os.Getenv("PATH")}
 	command.Stdout, command.Stderr = &log, &log
 	if err := command.Start(); err != nil {
@@ -93,7 +125,7 @@ func StartAt(t testing.TB, host string) *Server {
 		conn, err := net.Dial("tcp", address)
 		if err == nil {
 			conn.Close()
-			return s
+			return address
 		}
 		select {
 		case <-ended:
@@ -116,7 +148,7 @@ func (s *Server) Put(t testing.TB, path string, content []byte) {
 	digest := sha256.Sum256(content)
 	request.Header.Set("X-Amz-Content-Sha256", hex.EncodeToString(digest[:]))
 	s3.Sign(request, s3.Keys{ID: AccessKey, Secret: SecretKey}, Region, time.Now())
-	response, err := http.DefaultClient.Do(request)
+	response, err := s.client.Do(request)
 	if err != nil {
 		t.Fatal(err)
 	}
