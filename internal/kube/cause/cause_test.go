@@ -238,7 +238,7 @@ func TestPod(t *testing.T) {
 		}},
 		"out of memory, heard too late": {serverIs(corev1.ContainerStatus{State: ends(137, "Error", "loading")}), Finding{
 			Reason: OOMKilled, Blocking: true, Container: "server", ExitCode: 137,
-			Message: "Container server was killed because it needs more memory than its limit of 2Gi. Raise its memory limit, or give it less to do.",
+			Message: "Container server was killed, most likely because it needs more memory than its limit of 2Gi. Raise its memory limit, or give it less to do.",
 		}},
 		"out of memory, backing off": {serverIs(corev1.ContainerStatus{State: waits("CrashLoopBackOff", ""), LastTerminationState: ends(137, "OOMKilled", "")}), Finding{
 			Reason: OOMKilled, Blocking: true, Container: "server", ExitCode: 137,
@@ -411,6 +411,11 @@ func TestWords(t *testing.T) {
 		"address":        {"object at 0x7f3a2b", "object at 0x…"},
 		"its own":        {"iris-7d9f-x2x4v at 10.1.2.3 (uid-of-iris-7d9f-x2x4v)", "… at … (…)"},
 		"part of a word": {"xiris-7d9f-x2x4v iris-7d9f-x2x4viris-7d9f-x2x4v iris-7d9f-x2x4v", "xiris-7d9f-x2x4v iris-7d9f-x2x4viris-7d9f-x2x4v …"},
+		"Python error":   {"loading\nTraceback (most recent call last):\n  File \"a.py\", line 1, in <module>\n    load()\nValueError: the model has no layers\n", "ValueError: the model has no layers"},
+		"Python errors":  {"Traceback (most recent call last):\n  File \"a.py\"\nKeyError: 'x'\n\nDuring handling of the above exception, another exception occurred:\n\nTraceback (most recent call last):\n  File \"b.py\"\nRuntimeError: no model", "RuntimeError: no model"},
+		"a cut error":    {"Traceback (most recent call last):\n  File \"a.py\"\n", "Traceback (most recent call last): File \"a.py\""},
+		"passwords":      {"cannot reach postgresql://me:hush@db/x with password=hush, AWS_SECRET_ACCESS_KEY: hush or {\"api_key\": \"hush hush\"} and Bearer hu.sh", "cannot reach postgresql://…@db/x with password=…, AWS_SECRET_ACCESS_KEY: … or {\"api_key\": …} and Bearer …"},
+		"no password":    {"the secret models does not exist; tokens: none", "the secret models does not exist; tokens: …"},
 		"Go panic":       {"starting\npanic: boom\n\ngoroutine 1 [running]:\nmain.main()", "panic: boom goroutine 1 [running]: main.main()"},
 	} {
 		if got := words(test.in, &p); got != test.want {

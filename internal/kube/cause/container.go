@@ -145,8 +145,12 @@ func (c container) crash(t *corev1.ContainerStateTerminated) Finding {
 	var f Finding
 	switch {
 	case c.outOfMemory(t):
-		f = blocking(OOMKilled, "%s was killed because it needs more memory than %s. Raise its memory limit, or give it "+
-			"less to do.", capital(c.String()), memoryLimit(c.spec))
+		because := " because"
+		if t.Reason != OOMKilled {
+			because = ", most likely because"
+		}
+		f = blocking(OOMKilled, "%s was killed%s it needs more memory than %s. Raise its memory limit, or give it "+
+			"less to do.", capital(c.String()), because, memoryLimit(c.spec))
 	case t.Reason == "StartError":
 		f = c.notRunnable(t.Message)
 	default:

@@ -30,6 +30,19 @@ var passing = []struct {
 	{regexp.MustCompile(`(?m)^\[\] ?`), ""},
 }
 
+// confidential matches what programs say although they should not.
+var confidential = []struct {
+	pattern *regexp.Regexp
+	instead string
+}{
+	{regexp.MustCompile(`://[^/\s@]+@`), "://…@"},
+	{regexp.MustCompile(`(?i)(\bbearer +)[\w.~+/=-]+`), "$1…"},
+	{regexp.MustCompile(`(?i)(["']?\b[\w-]*(?:password|passwd|secret|token|credential|api[_-]?key|access[_-]?key|authorization)[\w-]*["']?\s*[=:]\s*)("[^"]*"|'[^']*'|[^\s,;&]+)`), "$1…"},
+}
+
+// traceback begins what Python says of an error; the error itself is the first line after it that is not indented.
+var traceback = regexp.MustCompile(`Traceback \(most recent call last\):[^\n]*\n(?:[ \t]+[^\n]*\n)*`)
+
 // words makes what a program or a kubelet said fit for a message: one line, printable, bounded, and the same each time
 // and in each replica.
 func words(text string, p *corev1.Pod) string {
@@ -43,6 +56,14 @@ func words(text string, p *corev1.Pod) string {
 	}
 	for _, s := range passing {
 		text = s.pattern.ReplaceAllString(text, s.instead)
+	}
+	for _, s := range confidential {
+		text = s.pattern.ReplaceAllString(text, s.instead)
+	}
+	if at := traceback.FindAllStringIndex(text, -1); len(at) > 0 {
+		if raised := text[at[len(at)-1][1]:]; strings.TrimSpace(raised) != "" {
+			return beginning(oneLine(raised), longest)
+		}
 	}
 	if i := firstIndex(text, "panic: ", "fatal error: "); i >= 0 {
 		// Of a Go program the first line says it; the stack that follows would crowd it out.

@@ -65,7 +65,19 @@ func (m *Mutator) Mutate(ctx context.Context, pod *corev1.Pod, namespace string)
 			return err
 		}
 	}
+	keepLastWords(pod)
 	return passSidecar(pod)
+}
+
+// keepLastWords makes the kubelet keep the end of a container's log where it
+// failed without leaving a message, so that the service can say why. Pods get it
+// here and not in their template, so that nothing that runs is restarted for it.
+func keepLastWords(pod *corev1.Pod) {
+	for i := range pod.Spec.Containers {
+		if c := &pod.Spec.Containers[i]; c.TerminationMessagePolicy == "" || c.TerminationMessagePolicy == corev1.TerminationMessageReadFile {
+			c.TerminationMessagePolicy = corev1.TerminationMessageFallbackToLogsOnError
+		}
+	}
 }
 
 // bringModel adds what brings the model of the pod, if it has one of that kind.
