@@ -109,7 +109,7 @@ e2e: bin/up ## Bring everything up on this machine, use it, break it, take it do
 	elif [ $$? -eq 3 ] && [ -z "$${CI:-}" ]; then rm -f "$$reference"; echo "    it cannot be had; what needs it is skipped"; \
 	else exit 1; fi
 	@echo "==> end-to-end tests"
-	@local="$(local)"; MODELPLANE_LOCAL="$$local" MODELPLANE_UP="$(CURDIR)/bin/up" MODELPLANE_ECHO=dist/e2e \
+	@local="$(local)"; MODELPLANE_LOCAL="$$local" MODELPLANE_UP="$(CURDIR)/bin/up" MODELPLANE_IMAGES=dist/e2e \
 		$(GO) test -tags e2e -count 1 -v -timeout 30m $(TESTFLAGS) ./test/e2e/...
 
 .PHONY: bench

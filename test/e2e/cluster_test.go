@@ -34,18 +34,18 @@ var processes = []string{
 // cluster is one local cluster with Modelplane in it.
 type cluster struct {
 	*testing.T
-	local, installer, echo, dir string
-	version                     *string // of the manager; empty: the chart's
+	local, installer, images, dir string
+	version                       *string // of the manager; empty: the chart's
 }
 
 func newCluster(t *testing.T) cluster {
 	t.Helper()
 	c := cluster{
-		T: t, local: os.Getenv("MODELPLANE_LOCAL"), installer: os.Getenv("MODELPLANE_UP"), echo: os.Getenv("MODELPLANE_ECHO"),
+		T: t, local: os.Getenv("MODELPLANE_LOCAL"), installer: os.Getenv("MODELPLANE_UP"), images: os.Getenv("MODELPLANE_IMAGES"),
 		dir: filepath.Join(t.TempDir(), "state"), version: new(string),
 	}
-	if c.local == "" || c.installer == "" || c.echo == "" {
-		t.Fatal("MODELPLANE_LOCAL, MODELPLANE_UP and MODELPLANE_ECHO name what to test; `make e2e` builds it and sets them")
+	if c.local == "" || c.installer == "" || c.images == "" {
+		t.Fatal("MODELPLANE_LOCAL, MODELPLANE_UP and MODELPLANE_IMAGES name what to test; `make e2e` builds it and sets them")
 	}
 	if dir := os.Getenv("MODELPLANE_DIR"); dir != "" {
 		c.dir = dir // a cluster to look into while a part of the test is being written; it stays

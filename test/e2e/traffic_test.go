@@ -37,8 +37,8 @@ func (c cluster) manifest(name string, words ...string) string {
 // image loads an image of the tests and returns what pods call it.
 func (c cluster) image(name string) string {
 	c.Helper()
-	c.must(c.local, "load-image", "--dir", c.dir, filepath.Join(c.echo, name+".oci.tar"))
-	reference, err := os.ReadFile(filepath.Join(root, c.echo, name+".reference"))
+	c.must(c.local, "load-image", "--dir", c.dir, filepath.Join(c.images, name+".oci.tar"))
+	reference, err := os.ReadFile(filepath.Join(root, c.images, name+".reference"))
 	if err != nil {
 		c.Fatal(err)
 	}
