@@ -15,6 +15,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/modelplane/modelplane/internal/certs"
 	"github.com/modelplane/modelplane/internal/fetch/fetchtest/gateway"
 	"github.com/modelplane/modelplane/internal/testkit/postgres"
 )
@@ -29,27 +30,36 @@ type mlflow struct {
 }
 
 // mlflowKeepsRuns uses the real MLflow, from its first start on an empty database to its end: what a person logged is
-// there after the server was killed, and what a person deleted is gone after garbage collection.
+// there after the server was killed, old traces are there after they were archived, and what a person deleted is gone
+// after garbage collection. Database and artifacts are reached over TLS alone, with a certificate that only this test
+// vouches for.
 func (c cluster) mlflowKeepsRuns() {
 	m := mlflow{cluster: c, image: c.mlflowImage()}
 	m.start()
-	out := m.does("log", "log")
+	out := m.does("log", "log, trace")
 	run := regexp.MustCompile(`run=([0-9a-f]{32})`).FindStringSubmatch(out)
-	if run == nil {
-		c.Fatalf("no run in what the client says:\n%s", out)
+	trace := regexp.MustCompile(`trace=(tr-[0-9a-f]{32})`).FindStringSubmatch(out)
+	if run == nil || trace == nil {
+		c.Fatalf("no run or no trace in what the client says:\n%s", out)
 	}
 	m.isKilled()
-	m.does("read", fmt.Sprintf("read %[1]s, delete %[1]s", run[1]))
-	m.collectsGarbage()
+	m.runs("trace-archival")
+	if len(m.left(trace[1])) == 0 {
+		c.Errorf("%s is not in the archive", trace[1])
+	}
+	m.does("read", fmt.Sprintf("traced %[2]s, read %[1]s, delete %[1]s", run[1], trace[1]))
+	m.runs("gc")
 	m.does("gone", "gone "+run[1])
-	m.isWithout(run[1])
+	if left := m.left(run[1]); len(left) > 0 {
+		c.Errorf("garbage collection left %v", left)
+	}
 	m.goes()
 }
 
 // mlflowImage is made by `make e2e` from packages of Python, if they can be had.
 func (c cluster) mlflowImage() string {
 	c.Helper()
-	_, err := os.Stat(filepath.Join(root, c.echo, "modelplane-mlflow.reference"))
+	_, err := os.Stat(filepath.Join(root, c.images, "modelplane-mlflow.reference"))
 	if errors.Is(err, fs.ErrNotExist) && os.Getenv("CI") == "" {
 		c.Skip("there is no image of MLflow: `make e2e` says why")
 	}
@@ -59,9 +69,14 @@ func (c cluster) mlflowImage() string {
 func (m *mlflow) start() {
 	m.Helper()
 	host := m.mustKubectl("get", "nodes", "-o", `jsonpath={.items[0].status.addresses[?(@.type=="InternalIP")].address}`)
-	database := postgres.StartAt(m, host)
+	pair, err := certs.NewPair(time.Now(), "e2e", []string{host}, nil)
+	if err != nil {
+		m.Fatal(err)
+	}
+	m.mustKubectl("create", "configmap", "e2e-authority", "-n", managerNamespace, "--from-literal=ca.crt="+string(pair.Roots))
+	database := postgres.StartTLS(m, host, pair.Certificate, pair.Key)
 	database.Database(m, "mlflow")
-	m.buckets = gateway.StartAt(m, host)
+	m.buckets = gateway.StartTLS(m, host, gateway.Identity(pair))
 	m.buckets.Put(m, artifacts, nil)
 	m.mustKubectl("apply", "-f", m.manifest("mlflow.yaml", "${IMAGE}", m.image, "${DATABASE}", database.URI("mlflow"),
 		"${BUCKET}", artifacts, "${BUCKETS}", m.buckets.URL, "${REGION}", gateway.Region, "${ACCESS}", gateway.AccessKey, "${SECRET}", gateway.SecretKey))
@@ -123,29 +138,41 @@ func (m *mlflow) isKilled() {
 	m.isAvailable()
 }
 
-// collectsGarbage does not wait for the schedule.
-func (m *mlflow) collectsGarbage() {
+// runs does not wait for the schedule of a CronJob.
+func (m *mlflow) runs(name string) {
 	m.Helper()
-	m.mustKubectl("create", "job", "gc-now", "-n", managerNamespace, "--from=cronjob/mlflow-gc")
-	out, err := m.kubectl("wait", "--for=condition=Complete", "--timeout=3m", "job/gc-now", "-n", managerNamespace)
-	said, _ := m.kubectl("logs", "job/gc-now", "-n", managerNamespace)
-	if err != nil {
-		m.Fatalf("garbage collection: %v\n%s\n%s", err, out, said)
+	job := name + "-now"
+	m.mustKubectl("create", "job", job, "-n", managerNamespace, "--from=cronjob/mlflow-"+name)
+	m.eventually("the end of "+job, func() error {
+		ended, err := m.kubectl("get", "job", job, "-n", managerNamespace, "-o", "jsonpath={.status.conditions[*].type}")
+		if err == nil && !strings.Contains(ended, "Complete") && !strings.Contains(ended, "Failed") {
+			err = errors.New(ended)
+		}
+		return err
+	})
+	said, _ := m.kubectl("logs", "job/"+job, "-n", managerNamespace)
+	if status := m.mustKubectl("get", "job", job, "-n", managerNamespace, "-o", "jsonpath={.status.conditions}"); !strings.Contains(status, "Complete") {
+		m.Fatalf("%s: %s\n%s", job, status, said)
+	}
+	args := m.mustKubectl("get", "pods", "-n", managerNamespace, "-l", "job-name="+job, "-o", "jsonpath={.items[*].spec.containers[*].args}")
+	if strings.Contains(args, "$(") {
+		m.Errorf("%s gets variables as arguments, which everybody on the node can read: %s", job, args)
 	}
 }
 
-// isWithout looks for what a run left among the artifacts.
-func (m *mlflow) isWithout(run string) {
+// left finds the files with a name in them among the artifacts.
+func (m *mlflow) left(name string) (found []string) {
 	m.Helper()
 	err := filepath.WalkDir(filepath.Join(m.buckets.Dir, artifacts), func(path string, d fs.DirEntry, err error) error {
-		if err == nil && d.Type().IsRegular() && strings.Contains(path, run) {
-			m.Errorf("garbage collection left %s", path)
+		if err == nil && d.Type().IsRegular() && strings.Contains(path, name) {
+			found = append(found, path)
 		}
 		return err
 	})
 	if err != nil {
 		m.Error(err)
 	}
+	return found
 }
 
 // goes leaves nothing but what belongs to people.
@@ -153,12 +180,13 @@ func (m *mlflow) goes() {
 	m.Helper()
 	m.mustKubectl("delete", "mlflow", "mlflow", "--timeout="+time.Minute.String())
 	m.eventually("everything gone", func() error {
-		left, err := m.kubectl("get", "deployments,pods,services,cronjobs,networkpolicies,serviceaccounts", "-n", managerNamespace, "-l", "app in (mlflow,mlflow-gc)", "-o", "name")
+		left, err := m.kubectl("get", "deployments,pods,services,cronjobs,networkpolicies,serviceaccounts", "-n", managerNamespace, "-l", "app in (mlflow,mlflow-gc,mlflow-trace-archival)", "-o", "name")
 		if err == nil && left != "" {
 			err = errors.New(left)
 		}
 		return err
 	})
 	m.mustKubectl("delete", "namespace", "e2e-science", "--wait=false")
+	m.mustKubectl("delete", "configmap", "e2e-authority", "-n", managerNamespace)
 	m.mustKubectl("delete", "secrets", "mlflow-db-credentials", "aws-credentials", "-n", managerNamespace)
 }

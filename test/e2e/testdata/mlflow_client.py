@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a data scientist does with MLflow: log, read RUN, delete RUN, gone RUN; several are separated by commas."""
+"""What a data scientist does with MLflow: log, trace, read RUN, traced TRACE, delete RUN, gone RUN; several are separated by commas."""
 
 import pathlib
 import sys
 import tempfile
+import time
 
 import mlflow
 import mlflow.sklearn
@@ -26,6 +27,19 @@ def log():
         classifier = LogisticRegression().fit([[0.0], [1.0], [2.0], [3.0]], [0, 0, 1, 1])
         mlflow.sklearn.log_model(classifier, name="model", registered_model_name=MODEL)
     print("run=" + run.info.run_id)
+
+
+def trace():
+    began = time.time_ns() - 2 * 3600 * 10**9  # old enough to be archived
+    span = mlflow.start_span_no_context("answer", inputs={"question": NOTE}, start_time_ns=began)
+    span.end(outputs={"petals": 5}, end_time_ns=began + 10**9)
+    mlflow.flush_trace_async_logging()
+    print("trace=" + span.trace_id)
+
+
+def traced(trace):
+    spans = mlflow.get_trace(trace).data.spans
+    assert [(s.name, s.inputs, s.outputs) for s in spans] == [("answer", {"question": NOTE}, {"petals": 5})], spans
 
 
 def read(run):
@@ -55,5 +69,5 @@ if __name__ == "__main__":
     mlflow.set_workspace(WORKSPACE)
     for words in " ".join(sys.argv[1:]).split(","):
         action, *arguments = words.split()
-        {"log": log, "read": read, "delete": delete, "gone": gone}[action](*arguments)
+        {"log": log, "trace": trace, "read": read, "traced": traced, "delete": delete, "gone": gone}[action](*arguments)
     print("done")
