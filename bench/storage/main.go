@@ -37,11 +37,14 @@ func run(ctx context.Context) error {
 	flag.StringVar(&p.dir, "dir", "", "where to write; default a temporary directory")
 	out := flag.String("out", filepath.Join("dist", "bench", "storage.json"), "where the figures go")
 	flag.Parse()
-	binary, err := build(ctx)
+	dir, err := os.MkdirTemp("", "modelplane-bench-")
 	if err != nil {
 		return err
 	}
-	p.binary = binary
+	defer func() { _ = os.RemoveAll(dir) }()
+	if p.binary, err = build(ctx, dir); err != nil {
+		return err
+	}
 	report, err := p.measure(ctx)
 	if err != nil {
 		return err
@@ -60,14 +63,11 @@ func run(ctx context.Context) error {
 	return report.broken()
 }
 
-// build makes the binary as it is shipped.
-func build(ctx context.Context) (string, error) {
-	dir, err := os.MkdirTemp("", "modelplane-bench-")
-	if err != nil {
-		return "", err
-	}
+// build makes the binary as it is in the image.
+func build(ctx context.Context, dir string) (string, error) {
 	binary := filepath.Join(dir, "modelplane")
 	command := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags=-s -w", "-o", binary, "github.com/modelplane/modelplane/cmd/modelplane")
+	command.Env = append(os.Environ(), "CGO_ENABLED=0")
 	command.Stderr = os.Stderr
 	return binary, command.Run()
 }

@@ -10,7 +10,7 @@ import (
 
 // TestCounts measures a small plan and checks what does not depend on the machine: requests and memory.
 func TestCounts(t *testing.T) {
-	binary, err := build(t.Context())
+	binary, err := build(t.Context(), t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
