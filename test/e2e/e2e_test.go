@@ -49,6 +49,7 @@ func TestMachine(t *testing.T) {
 		{"a killed manager comes back", cluster.killedManagerComesBack},
 		{"a kept cluster is resumed", cluster.keptClusterIsResumed},
 		{"a cluster from scratch is ready soon", cluster.scratchIsQuick},
+		{"another cluster gets the chart and nothing else", cluster.installsElsewhere},
 		{"down leaves nothing", func(c cluster) { c.downLeavesNothing(before) }},
 	} {
 		if !t.Run(part.name, func(t *testing.T) { part.test(c.in(t)) }) {

@@ -5,7 +5,12 @@
 package e2e
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
 	"time"
 )
 
@@ -72,5 +77,32 @@ func (c cluster) scratchIsQuick() {
 	c.Logf("from nothing to the first prediction in %.1f s; what runs beside the pods:\n%s", took.Seconds(), c.must(c.local, "status", "--dir", c.dir))
 	if took > limit {
 		c.Errorf("that is more than %s", limit)
+	}
+}
+
+// installsElsewhere takes the cluster for one that somebody else runs and that has lost its manager: KUBECONFIG names it,
+// and the installer has another place for a cluster of its own, which it must not start.
+func (c cluster) installsElsewhere() {
+	image, programs, place := c.managerImage(), map[string]int{}, filepath.Join(c.TempDir(), "state")
+	for _, name := range processes {
+		programs[name] = c.pid(name)
+	}
+	c.mustKubectl("delete", "namespace", managerNamespace, "--timeout=2m")
+	out := c.must("env", "KUBECONFIG="+filepath.Join(c.dir, "kubeconfig"), c.installer, "--local", c.local, "--dir", place, "--image", image)
+	if !strings.Contains(out, "none is started here") {
+		c.Errorf("it does not say what it does:\n%s", out)
+	}
+	if now := c.managerImage(); now != image {
+		c.Errorf("the manager is %s, want %s", now, image)
+	}
+	c.badManifestIsRefused()
+	c.modelAnswers()
+	if _, err := os.Stat(place); !errors.Is(err, fs.ErrNotExist) {
+		c.Errorf("%s: %v", place, err)
+	}
+	for name, was := range programs {
+		if now := c.pid(name); now != was {
+			c.Errorf("%s was process %d and is %d", name, was, now)
+		}
 	}
 }
