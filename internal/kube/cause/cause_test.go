@@ -238,7 +238,7 @@ func TestPod(t *testing.T) {
 		}},
 		"out of memory, heard too late": {serverIs(corev1.ContainerStatus{State: ends(137, "Error", "loading")}), Finding{
 			Reason: OOMKilled, Blocking: true, Container: "server", ExitCode: 137,
-			Message: "Container server was killed, most likely because it needs more memory than its limit of 2Gi. Raise its memory limit, or give it less to do.",
+			Message: "Container server was killed because it needs more memory than its limit of 2Gi. Raise its memory limit, or give it less to do.",
 		}},
 		"out of memory, backing off": {serverIs(corev1.ContainerStatus{State: waits("CrashLoopBackOff", ""), LastTerminationState: ends(137, "OOMKilled", "")}), Finding{
 			Reason: OOMKilled, Blocking: true, Container: "server", ExitCode: 137,

@@ -145,12 +145,8 @@ func (c container) crash(t *corev1.ContainerStateTerminated) Finding {
 	var f Finding
 	switch {
 	case c.outOfMemory(t):
-		because := " because"
-		if t.Reason != OOMKilled {
-			because = ", most likely because"
-		}
-		f = blocking(OOMKilled, "%s was killed%s it needs more memory than %s. Raise its memory limit, or give it "+
-			"less to do.", capital(c.String()), because, memoryLimit(c.spec))
+		f = blocking(OOMKilled, "%s was killed because it needs more memory than %s. Raise its memory limit, or give it "+
+			"less to do.", capital(c.String()), memoryLimit(c.spec))
 	case t.Reason == "StartError":
 		f = c.notRunnable(t.Message)
 	default:
@@ -161,7 +157,8 @@ func (c container) crash(t *corev1.ContainerStateTerminated) Finding {
 }
 
 // outOfMemory also recognises a kill that nobody but the kernel can have done: container runtimes often hear too late that
-// it was for want of memory, and not at all when it struck a child of the first process.
+// it was for want of memory, and not at all when it struck a child of the first process. Both are told in the same words,
+// because one and the same crash loop is reported now in this way and now in that.
 func (c container) outOfMemory(t *corev1.ContainerStateTerminated) bool {
 	const killed = 128 + 9
 	return t.Reason == OOMKilled || t.Reason == "Error" && t.ExitCode == killed &&
