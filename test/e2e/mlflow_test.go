@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -115,7 +116,7 @@ func (m *mlflow) does(name, what string) string {
 		return err
 	})
 	out := m.mustKubectl("logs", name, "-n", "e2e-science")
-	if !strings.HasSuffix(out, "done") {
+	if !slices.Contains(strings.Split(out, "\n"), "done") {
 		server, _ := m.kubectl("logs", "deployment/mlflow", "-n", managerNamespace, "--tail=30")
 		m.Fatalf("%s failed:\n%s\nthe server says:\n%s", what, out, server)
 	}
