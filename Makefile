@@ -76,9 +76,9 @@ test: ## Run every test that needs no node, against a real API server
 	$(GO) run ./hack/progress $(GO) vet -v ./...; \
 	(cd local && $(GO) vet ./...); \
 	echo "==> tests"; \
-	$(GO) test -p $(TESTJOBS) -timeout 20m $(TESTFLAGS) ./...; \
+	$(GO) test -vet=off -p $(TESTJOBS) -timeout 20m $(TESTFLAGS) ./...; \
 	echo "==> tests of the local control plane"; \
-	(cd local && $(GO) test -ldflags '-s -w' -p $(TESTJOBS) -timeout 20m $(TESTFLAGS) ./...); \
+	(cd local && $(GO) test -vet=off -ldflags '-s -w' -p $(TESTJOBS) -timeout 20m $(TESTFLAGS) ./...); \
 	$(MAKE) --no-print-directory test-onnx
 
 .PHONY: test-onnx
@@ -89,7 +89,7 @@ test-onnx: ## Run the tests of the ONNX server, as far as there are a C compiler
 	cd runtimes/onnx; \
 	$(GO) run ./cmd/onnxfiles library || echo "    there is no ONNX Runtime; tests that need it are skipped"; \
 	$(GO) vet ./...; \
-	$(GO) test -p $(TESTJOBS) -timeout 20m $(TESTFLAGS) ./...
+	$(GO) test -vet=off -p $(TESTJOBS) -timeout 20m $(TESTFLAGS) ./...
 
 .PHONY: e2e
 e2e: bin/up ## Bring everything up on this machine, use it, break it, take it down

@@ -131,6 +131,7 @@ const (
 )
 
 func TestDatabaseOnPostgreSQL(t *testing.T) {
+	t.Parallel() // Python takes seconds to start
 	s := newScript(t)
 	server := postgres.Start(t)
 	s.secrets = []string{server.Password, url.QueryEscape(server.Password), url.PathEscape(server.Password)}
@@ -152,6 +153,7 @@ func TestDatabaseOnPostgreSQL(t *testing.T) {
 	}
 
 	t.Run("empty", func(t *testing.T) {
+		t.Parallel()
 		at := uri(server.Password, "empty")
 		s.expect(t, "preflight", 0, "To be migrated: the backend store has no schema of MLflow.", at)
 		s.expect(t, "migrate", 0, "The database is at revision ", at)
@@ -159,6 +161,7 @@ func TestDatabaseOnPostgreSQL(t *testing.T) {
 		s.expect(t, "migrate", 0, "The database is at revision ", at)
 	})
 	t.Run("older", func(t *testing.T) {
+		t.Parallel()
 		at := clone(t, "older")
 		s.expect(t, "preflight", 0, "is at revision "+before+" and must come to ", at, registryURI+strings.TrimPrefix(at, backendURI))
 		if now := revision(t, "older"); now != before {
@@ -170,6 +173,7 @@ func TestDatabaseOnPostgreSQL(t *testing.T) {
 		}
 	})
 	t.Run("unknown revision", func(t *testing.T) {
+		t.Parallel()
 		at := clone(t, "unknown")
 		server.Query(t, "unknown", "update alembic_version set version_num='ffffffffffff'")
 		for _, step := range []string{"preflight", "migrate"} {
@@ -181,6 +185,7 @@ func TestDatabaseOnPostgreSQL(t *testing.T) {
 		}
 	})
 	t.Run("the migration fails and is taken back", func(t *testing.T) {
+		t.Parallel()
 		at := clone(t, "refusing")
 		server.Query(t, "postgres", "alter database refusing set default_transaction_read_only = on")
 		s.expect(t, "preflight", 0, "To be migrated", at)
@@ -190,12 +195,14 @@ func TestDatabaseOnPostgreSQL(t *testing.T) {
 		}
 	})
 	t.Run("wrong password", func(t *testing.T) {
+		t.Parallel()
 		s := &script{python: s.python, dir: s.dir, secrets: []string{"wr0ng%pass", "wr0ng%25pass"}}
 		at := uri("wr0ng%pass", "empty")
 		s.expect(t, "preflight", 15, "password authentication failed", at)
 		s.expect(t, "migrate", 15, unchanged, at)
 	})
 	t.Run("unreachable", func(t *testing.T) {
+		t.Parallel()
 		at := backendURI + "postgresql+psycopg2://owner:hidden-word@127.0.0.1:1/empty"
 		s := &script{python: s.python, dir: s.dir, secrets: []string{"hidden-word"}}
 		s.expect(t, "preflight", 15, "Connection refused", at)
@@ -204,6 +211,7 @@ func TestDatabaseOnPostgreSQL(t *testing.T) {
 }
 
 func TestDatabaseOnSQLite(t *testing.T) {
+	t.Parallel() // Python takes seconds to start
 	s := newScript(t)
 	file := filepath.Join(t.TempDir(), "below", "mlflow.db")
 	at := backendURI + "sqlite:///" + file
@@ -254,6 +262,7 @@ func lock(t *testing.T, python, file string) {
 }
 
 func TestDatabaseRefusesBeforeItConnects(t *testing.T) {
+	t.Parallel() // Python takes seconds to start
 	s := newScript(t)
 	const away = "postgresql+psycopg2://owner:hidden-word@127.0.0.1:1/empty"
 	s.secrets = []string{"hidden-word", "p@ss:w", "ord@host"}
@@ -270,6 +279,7 @@ func TestDatabaseRefusesBeforeItConnects(t *testing.T) {
 		{"nothing", 15, "The address of the backend store cannot be read.", nil},
 	} {
 		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
 			for _, step := range []string{"preflight", "migrate"} {
 				s.expect(t, step, test.code, test.words, test.env...)
 			}
