@@ -147,7 +147,7 @@ func TestDrain(t *testing.T) {
 		t.Fatal(err)
 	}
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "--model_name=slow", "--model_dir="+filepath.Join(testdata, "slow.onnx"),
-		"--http_port=0", "--grpc_port=0", "--workers=1", "--drain_delay=2s", "--drain_timeout=60s", "--ort_library="+library)
+		"--http_port=0", "--grpc_port=0", "--workers=1", "--drain_delay=5s", "--drain_timeout=60s", "--ort_library="+library)
 	cmd.Env = append(os.Environ(), "MODELPLANE_ONNX_TEST_SERVER=1")
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
@@ -173,11 +173,12 @@ func TestDrain(t *testing.T) {
 	eventually(t, "the server to say that it is not ready", func() bool {
 		return strings.Contains(s.get(t, "/v2/health/ready"), `{"ready":false}`)
 	})
-	expect(t, s.send(slowBody(1))) // who has not heard of it yet
+	second := s.send(slowBody(1)) // by one who has not heard of it yet; it waits for the first, maybe longer than the delay
 	if !s.closes(t) {
 		t.Error("a draining server keeps connections")
 	}
 	expect(t, first)
+	expect(t, second)
 	if err := cmd.Wait(); err != nil {
 		t.Errorf("the server ended with %v", err)
 	}
