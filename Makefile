@@ -131,8 +131,13 @@ bench: ## Run the benchmarks and check their figures against the expected ranges
 
 .PHONY: fuzz
 fuzz: ## Run every fuzz target for FUZZTIME; an input that fails is kept below testdata/fuzz as a test
-	@grep -rHo --include='*_test.go' '^func Fuzz[A-Za-z0-9_]*' $(FUZZIN) | sed 's|:func |:|; s|^\./||' | sort \
-		| grep -v $(addprefix -e ^,none $(addsuffix /,$(FUZZBUT))) | GO="$(GO)" xargs -P 2 -I{} hack/fuzz.sh {} $(FUZZTIME)
+	@targets=$$(grep -rHo --include='*_test.go' '^func Fuzz[A-Za-z0-9_]*' $(FUZZIN) | sed 's|:func |:|; s|^\./||' | sort \
+		| grep -v $(addprefix -e ^,none $(addsuffix /,$(FUZZBUT)))); \
+	echo "==> building the targets (minutes the first time)"; \
+	for dir in $$(printf '%s\n' $$targets | xargs -n 1 dirname | sort -u); do \
+		(cd "$$dir"; $(GO) test -c -fuzz . -o /dev/null .); \
+	done; \
+	printf '%s\n' $$targets | GO="$(GO)" xargs -P 2 -I{} hack/fuzz.sh {} $(FUZZTIME)
 
 .PHONY: lint
 lint: ## Check style and the walls between rooms, in all modules
