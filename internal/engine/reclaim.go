@@ -123,7 +123,8 @@ func fieldTree(m metav1.ManagedFieldsEntry) (map[string]any, error) {
 	if m.FieldsV1 == nil {
 		return tree, nil
 	}
-	return tree, json.Unmarshal(m.FieldsV1.GetRawBytes(), &tree)
+	err := json.Unmarshal(m.FieldsV1.GetRawBytes(), &tree)
+	return tree, err
 }
 
 // withFields writes the trees back; who owns nothing any more is left out.
