@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -83,39 +84,32 @@ func isList(body map[string]any, path []string) bool {
 // withLists gives us the items that others own in lists of one version of the
 // API; nil if there are none.
 func (w *writer) withLists(managed []metav1.ManagedFieldsEntry, version string, lists []string) ([]metav1.ManagedFieldsEntry, error) {
-	var ours map[string]any
-	taken := false
-	out := []metav1.ManagedFieldsEntry{{Manager: w.fieldOwner, Operation: metav1.ManagedFieldsOperationApply, APIVersion: version, FieldsType: "FieldsV1"}}
-	trees := []map[string]any{nil}
-	for _, m := range managed {
-		tree, err := fieldTree(m)
-		if err != nil {
+	at := slices.IndexFunc(managed, func(m metav1.ManagedFieldsEntry) bool {
+		return m.Manager == w.fieldOwner && m.Operation == metav1.ManagedFieldsOperationApply && m.Subresource == "" && m.APIVersion == version
+	})
+	if at < 0 {
+		return nil, nil
+	}
+	trees := make([]map[string]any, len(managed))
+	for i, m := range managed {
+		var err error
+		if trees[i], err = fieldTree(m); err != nil {
 			return nil, err
 		}
-		switch {
-		case m.Manager == w.fieldOwner && m.Operation == metav1.ManagedFieldsOperationApply && m.Subresource == "" && m.APIVersion == version:
-			ours = tree
-			out[0].Time = m.Time
-		default:
-			out, trees = append(out, m), append(trees, tree)
-		}
 	}
-	if ours == nil {
-		ours = map[string]any{}
-	}
-	for i, tree := range trees {
-		if i == 0 || out[i].Subresource != "" || out[i].APIVersion != version {
+	taken := false
+	for i, m := range managed {
+		if i == at || m.Subresource != "" || m.APIVersion != version {
 			continue
 		}
 		for _, list := range lists {
-			taken = moveFields(tree, ours, strings.Split(list, ".")) || taken
+			taken = moveFields(trees[i], trees[at], strings.Split(list, ".")) || taken
 		}
 	}
 	if !taken {
 		return nil, nil
 	}
-	trees[0] = ours
-	return withFields(out, trees)
+	return withFields(managed, trees)
 }
 
 func fieldTree(m metav1.ManagedFieldsEntry) (map[string]any, error) {
