@@ -5,6 +5,10 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
 GO ?= go
+# One set of build settings for every program, test and check, so that a package which several of them use is compiled
+# once. The modules keep the same versions of what they have in common for the same reason.
+export CGO_ENABLED ?= 0
+export GOFLAGS := -trimpath -buildvcs=false
 # Passed on to go test, for example TESTFLAGS='-run TestPlan -v' or TESTFLAGS=-race.
 TESTFLAGS ?=
 # How many test packages run at once. Each may start an API server of its own.

@@ -94,6 +94,10 @@ func complete(dir string) bool {
 	return true
 }
 
+// settings are those of every other build of the project, so that packages which several programs use are
+// compiled once.
+var settings = []string{"CGO_ENABLED=0", "GOFLAGS=-trimpath -buildvcs=false"}
+
 // build works in a temporary directory beside the final one and renames it at the end: a directory
 // with the final name is always whole, whatever interrupted an earlier build.
 func build(ctx context.Context, source, cache, dir string) error {
@@ -106,9 +110,9 @@ func build(ctx context.Context, source, cache, dir string) error {
 	if err != nil {
 		return err
 	}
-	cmd := exec.CommandContext(ctx, "go", "build", "-v", "-buildvcs=false",
+	cmd := exec.CommandContext(ctx, "go", "build", "-v",
 		"-ldflags", flags, "-o", work+"/", "./cmd/"+binary, "./cmd/"+pause)
-	cmd.Dir = source
+	cmd.Dir, cmd.Env = source, append(os.Environ(), settings...)
 	fmt.Fprintln(os.Stderr, "building the local control plane: about 8 minutes the first time on 2 cores, seconds later on")
 	start := time.Now()
 	compiled, err := progress.Run(cmd, os.Stderr)
@@ -209,7 +213,7 @@ func prune(cache, key string) error {
 // goEnv asks the toolchain what it would build for, which is part of what makes two builds the same.
 func goEnv(ctx context.Context, source string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, "go", "env", "GOVERSION", "GOOS", "GOARCH", "CGO_ENABLED", "GOFLAGS")
-	cmd.Dir = source
+	cmd.Dir, cmd.Env = source, append(os.Environ(), settings...)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.Output()
 	if err != nil {

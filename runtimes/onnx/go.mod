@@ -2,6 +2,8 @@ module github.com/modelplane/modelplane/runtimes/onnx
 
 go 1.26.0
 
+toolchain go1.26.8
+
 require (
 	github.com/google/go-cmp v0.7.0
 	github.com/prometheus/client_golang v1.25.0

@@ -2,6 +2,8 @@ module github.com/modelplane/modelplane/internal/fetch/fetchtest/gateway/versity
 
 go 1.26.0
 
+toolchain go1.26.8
+
 tool github.com/versity/versitygw/cmd/versitygw
 
 require (
