@@ -74,8 +74,6 @@ test: ## Run every test that needs no node, against a real API server
 	$(GO) tool -C bench/serving/kwok -n kwok >/dev/null; \
 	echo "    an S3 server (three minutes the first time)"; \
 	$(GO) tool -C internal/fetch/fetchtest/gateway/versitygw -n versitygw >/dev/null; \
-	echo "    the manager as its image has it, for several tests at once (three minutes the first time)"; \
-	CGO_ENABLED=0 $(GO) build -trimpath -o /dev/null ./cmd/modelplane; \
 	echo "==> go vet"; \
 	$(GO) run ./hack/progress $(GO) vet -v ./...; \
 	(cd local && $(GO) vet ./...); \
@@ -90,7 +88,7 @@ test-onnx: ## Run the tests of the ONNX server, as far as there are a C compiler
 	@echo "==> tests of the ONNX server"
 	@if ! command -v $${CC:-gcc} >/dev/null; then \
 		echo "    skipped: there is no C compiler (Debian: gcc and libc6-dev)"; exit; fi; \
-	cd runtimes/onnx; \
+	cd runtimes/onnx; export CGO_ENABLED=1; \
 	$(GO) run ./cmd/onnxfiles library || echo "    there is no ONNX Runtime; tests that need it are skipped"; \
 	$(GO) vet ./...; \
 	$(GO) test -vet=off -p $(TESTJOBS) -timeout 20m $(TESTFLAGS) ./...
@@ -131,16 +129,15 @@ bench: ## Run the benchmarks and check their figures against the expected ranges
 	@echo "==> storage initializer"
 	@$(GO) run ./bench/storage
 	@echo "==> ONNX server"
-	@cd runtimes/onnx && $(GO) run ./bench
+	@cd runtimes/onnx && CGO_ENABLED=1 $(GO) run ./bench
 
 .PHONY: fuzz
 fuzz: ## Run every fuzz target for FUZZTIME; an input that fails is kept below testdata/fuzz as a test
 	@targets=$$(grep -rHo --include='*_test.go' '^func Fuzz[A-Za-z0-9_]*' $(FUZZIN) | sed 's|:func |:|; s|^\./||' | sort \
 		| grep -v $(addprefix -e ^,none $(addsuffix /,$(FUZZBUT)))); \
-	echo "==> building the targets (minutes the first time)"; \
-	for dir in $$(printf '%s\n' $$targets | xargs -n 1 dirname | sort -u); do \
-		(cd "$$dir"; $(GO) test -c -fuzz . -o /dev/null .); \
-	done; \
+	[ -n "$$targets" ] || { echo "==> nothing to fuzz"; exit; }; \
+	echo "==> building the targets (a minute the first time)"; \
+	printf '%s\n' $$targets | sort -u -t: -k1,1 | GO="$(GO)" xargs -I{} hack/fuzz.sh {} build; \
 	printf '%s\n' $$targets | GO="$(GO)" xargs -P 2 -I{} hack/fuzz.sh {} $(FUZZTIME)
 
 .PHONY: lint
@@ -148,7 +145,7 @@ lint: ## Check style and the walls between rooms, in all modules
 	@echo "==> lint (the linter is built first, about 2 minutes the first time)"
 	@$(LINT) run ./...
 	@cd local && $(LINT) run --config ../.golangci.yml ./...
-	@cd runtimes/onnx && $(LINT) run --config ../../.golangci.yml ./...
+	@cd runtimes/onnx && CGO_ENABLED=1 $(LINT) run --config ../../.golangci.yml ./...
 
 .PHONY: fmt
 fmt: ## Format the code

@@ -8,7 +8,6 @@ import (
 	"io"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -27,7 +26,9 @@ import (
 	"github.com/modelplane/modelplane/api/serving/v1beta1"
 	"github.com/modelplane/modelplane/charts"
 	"github.com/modelplane/modelplane/internal/chart"
+	"github.com/modelplane/modelplane/internal/chart/charttest"
 	"github.com/modelplane/modelplane/internal/testkit"
+	"github.com/modelplane/modelplane/internal/testkit/source"
 )
 
 const (
@@ -98,12 +99,6 @@ func (b *bed) create(o client.Object) {
 	}
 }
 
-// folder is where the sources of this program are.
-func folder() string {
-	_, here, _, _ := runtime.Caller(0)
-	return filepath.Dir(here)
-}
-
 // stages are the parts of kwok's own description of nodes and pods that are used:
 // whatever is scheduled runs and is ready at once.
 var stages = []string{
@@ -115,7 +110,10 @@ var stages = []string{
 // stays out of the manager's.
 func (b *bed) playNodes() *testkit.Program {
 	b.t.Helper()
-	module := filepath.Join(folder(), "kwok")
+	module, err := source.Dir("bench", "serving", "kwok")
+	if err != nil {
+		b.t.Fatal(err)
+	}
 	path, err := build("go", "tool", "-C", module, "-n", "kwok")
 	if err != nil {
 		b.t.Fatalf("build kwok: %v", err)
@@ -135,7 +133,6 @@ func (b *bed) playNodes() *testkit.Program {
 // build runs a command of the toolchain and returns what it printed.
 func build(name string, args ...string) (string, error) {
 	cmd := exec.Command(name, args...)
-	cmd.Dir = folder()
 	var complaints strings.Builder
 	cmd.Stderr = &complaints
 	out, err := cmd.Output()
@@ -179,7 +176,7 @@ func (b *bed) installOurs() {
 		return crd.Spec.Group != v1beta1.Group
 	})
 	b.InstallCRDs(b.t, crds...)
-	objects, err := chart.Render(filepath.Join(folder(), "..", "..", "charts", "modelplane"), chart.Release{
+	objects, err := chart.Render(charttest.Dir(), chart.Release{
 		Namespace: home,
 		Values: map[string]any{"enable": []any{"serving"}, "serving": map[string]any{"config": map[string]any{
 			"ingress": map[string]any{"enableGatewayApi": true, "kserveIngressGateway": gatewayName, "ingressDomain": "models.test"},

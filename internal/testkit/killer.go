@@ -22,18 +22,27 @@ import (
 // Leases are cut off like all others but do not count: they follow the clock,
 // and the place of the cut should not.
 type Killer struct {
-	limit int
-	dead  context.Context
-	cut   context.CancelFunc
+	limit   int
+	counted func(Call) bool // which calls the limit is about
+	dead    context.Context
+	cut     context.CancelFunc
 
-	mu    sync.Mutex
-	calls int
+	mu     sync.Mutex
+	calls  int
+	writes int
+	passed int // of those that the limit is about
 }
 
 // NewKiller returns a killer that lets n calls pass. A negative n lets all pass,
 // for counting.
-func NewKiller(n int) *Killer {
-	k := &Killer{limit: n}
+func NewKiller(n int) *Killer { return newKiller(n, func(Call) bool { return true }) }
+
+// NewWriteKiller returns a killer that lets n calls pass that change something,
+// and any number of others until the last of them.
+func NewWriteKiller(n int) *Killer { return newKiller(n, Call.Mutating) }
+
+func newKiller(n int, counted func(Call) bool) *Killer {
+	k := &Killer{limit: n, counted: counted}
 	k.dead, k.cut = context.WithCancel(context.Background())
 	if n == 0 {
 		k.cut()
@@ -49,6 +58,13 @@ func (k *Killer) Calls() int {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.calls
+}
+
+// Writes is the number of calls that passed and change something.
+func (k *Killer) Writes() int {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.writes
 }
 
 // Wrap returns a copy of cfg whose requests pass through the killer. All clients
@@ -83,13 +99,20 @@ func (k *Killer) admit(call Call) (last, ok bool) {
 		return false, false
 	case call.lease():
 		return false, true
-	case k.calls == k.limit:
+	case k.passed == k.limit:
 		// The last call is still on its way; the process tries one more.
 		k.cut()
 		return false, false
 	}
 	k.calls++
-	return k.calls == k.limit, true
+	if call.Mutating() {
+		k.writes++
+	}
+	if !k.counted(call) {
+		return false, true
+	}
+	k.passed++
+	return k.passed == k.limit, true
 }
 
 // pass lets a request through; a watch ends with the cut. Other requests on

@@ -85,6 +85,30 @@ func TestKillerKills(t *testing.T) {
 	}
 }
 
+func TestWriteKillerCountsWrites(t *testing.T) {
+	cluster := Start(t)
+	namespace, ctx := cluster.Namespace(t), t.Context()
+	killer := NewWriteKiller(2)
+	configs := kubernetes.NewForConfigOrDie(killer.Wrap(cluster.Config())).CoreV1().ConfigMaps(namespace)
+	if err := create(configs, "a"); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		if _, err := configs.List(ctx, metav1.ListOptions{}); err != nil {
+			t.Fatalf("a read counts although it should not: %v", err)
+		}
+	}
+	if err := create(configs, "b"); !errors.Is(err, syscall.ECONNREFUSED) || !isKilled(killer) {
+		t.Errorf("the last write: error = %v, killed = %v, want its answer lost", err, isKilled(killer))
+	}
+	if _, err := configs.List(ctx, metav1.ListOptions{}); !errors.Is(err, syscall.ECONNREFUSED) {
+		t.Errorf("a read after the cut: error = %v, want refused", err)
+	}
+	if killer.Calls() != 5 || killer.Writes() != 2 {
+		t.Errorf("%d calls and %d writes passed, want 5 and 2", killer.Calls(), killer.Writes())
+	}
+}
+
 func TestKillerAtZeroAndNever(t *testing.T) {
 	if !isKilled(NewKiller(0)) {
 		t.Error("NewKiller(0) lives")
@@ -194,7 +218,7 @@ func TestKillFindsAnOrphan(t *testing.T) {
 	verify := test.Verify
 	test.Verify = func(testing.TB) { found = try(t, verify) }
 	test.Reset(t)
-	if !test.runUntilKilled(t, 1) {
+	if !test.runUntilKilled(t, NewKiller(1)) {
 		t.Fatal("the process was not killed")
 	}
 	test.runToRest(t)

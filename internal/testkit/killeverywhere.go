@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"testing"
 	"time"
 
@@ -36,46 +37,65 @@ type KillTest struct {
 	// Settle is how long a process must make no call before it counts as being at
 	// rest; 0 stands for 300 ms.
 	Settle time.Duration
-	// Stride leaves out rounds: 1 or 0 kills after every call, 5 after every fifth.
+	// Stride leaves out rounds: 1 or 0 kills after every write, 5 after every fifth.
 	Stride int
 }
 
-// KillEverywhere lets a process converge once to see how many API calls that
-// takes. Then, for each of these calls in turn, it starts from a fresh state,
-// kills the process right after that call, starts it again, waits until it
-// converged, and verifies. Every round is a subtest.
+// KillAtReadsToo is the environment variable that, when it is set, makes
+// KillEverywhere kill after every single call, for a run that may take long.
+const KillAtReadsToo = "MODELPLANE_KILL_AT_READS_TOO"
+
+// someReads is after how many reads a process is killed otherwise: a read leaves
+// nothing behind, so that one is much like the other.
+const someReads = 3
+
+// KillEverywhere lets a process converge once to see which API calls that
+// takes. Then, for each call that changes something and for a few others, it
+// starts from a fresh state, kills the process right after that call, starts it
+// again, waits until it converged, and verifies. Every round is a subtest.
 func KillEverywhere(t *testing.T, test KillTest) {
 	t.Helper()
 	test.Timeout = cmp.Or(test.Timeout, time.Minute)
 	test.Settle = cmp.Or(test.Settle, 300*time.Millisecond)
 	test.Stride = max(1, test.Stride)
 
-	total := 0
+	var calls, writes int
 	if !t.Run("undisturbed", func(t *testing.T) {
 		test.Reset(t)
-		total = test.runToRest(t)
+		calls, writes = test.runToRest(t)
 	}) {
 		return
 	}
 	cuts := 0
-	for after := 1; after <= total; after += test.Stride {
-		t.Run(fmt.Sprintf("killed after %d of %d calls", after, total), func(t *testing.T) {
+	round := func(name string, killer *Killer) {
+		t.Run(name, func(t *testing.T) {
 			test.Reset(t)
-			if test.runUntilKilled(t, after) {
+			if test.runUntilKilled(t, killer) {
 				cuts++
 			}
 			test.runToRest(t)
 		})
 	}
-	t.Logf("a full convergence takes %d calls; killed in the middle %d times", total, cuts)
+	for n := 1; n <= writes; n += test.Stride {
+		round(fmt.Sprintf("killed after %d of %d writes", n, writes), NewWriteKiller(n))
+	}
+	step := max(1, (calls-writes)/someReads)
+	if os.Getenv(KillAtReadsToo) != "" {
+		step = 1
+	}
+	for n := step; n <= calls-writes; n += step {
+		round(fmt.Sprintf("killed after %d of %d reads", n, calls-writes), newKiller(n, func(c Call) bool { return !c.Mutating() }))
+	}
+	t.Logf("a full convergence takes %d calls, %d of them writes; killed in the middle %d times", calls, writes, cuts)
 	if cuts == 0 {
 		t.Error("the process was never killed, so this test has shown nothing")
 	}
 }
 
 // runToRest runs the process without disturbance until it has converged and has
-// nothing more to do, verifies, ends it, and returns the number of its calls.
-func (k KillTest) runToRest(t *testing.T) int {
+// nothing more to do, verifies, ends it, and returns the number of its calls and
+// of those among them that changed something.
+func (k KillTest) runToRest(t *testing.T) (calls, writes int) {
 	t.Helper()
 	killer := NewKiller(-1)
 	process := k.start(killer)
@@ -84,14 +104,13 @@ func (k KillTest) runToRest(t *testing.T) int {
 		t.Fatalf("no convergence: %v", err)
 	}
 	k.Verify(t)
-	return killer.Calls()
+	return killer.Calls(), killer.Writes()
 }
 
 // runUntilKilled tells whether the process was killed; it may come to rest
 // before, when it needs fewer calls this time.
-func (k KillTest) runUntilKilled(t *testing.T, after int) bool {
+func (k KillTest) runUntilKilled(t *testing.T, killer *Killer) bool {
 	t.Helper()
-	killer := NewKiller(after)
 	process := k.start(killer)
 	defer process.stop(t, k.Timeout)
 	err := k.rest(process, killer)
@@ -101,7 +120,7 @@ func (k KillTest) runUntilKilled(t *testing.T, after int) bool {
 	default:
 	}
 	if err != nil {
-		t.Fatalf("neither killed after %d calls nor converged: %v", after, err)
+		t.Fatalf("neither killed, after %d calls, nor converged: %v", killer.Calls(), err)
 	}
 	return false
 }

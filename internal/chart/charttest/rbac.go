@@ -6,8 +6,6 @@ package charttest
 
 import (
 	"context"
-	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -19,6 +17,7 @@ import (
 
 	"github.com/modelplane/modelplane/internal/chart"
 	"github.com/modelplane/modelplane/internal/testkit"
+	"github.com/modelplane/modelplane/internal/testkit/source"
 )
 
 // rbacKinds are the objects of a release that decide what the manager may do.
@@ -26,8 +25,11 @@ var rbacKinds = []string{"ServiceAccount", "ClusterRole", "ClusterRoleBinding", 
 
 // Dir is the folder of the chart.
 func Dir() string {
-	_, here, _, _ := runtime.Caller(0)
-	return filepath.Join(filepath.Dir(here), "..", "..", "..", "charts", "modelplane")
+	dir, err := source.Dir("charts", "modelplane")
+	if err != nil {
+		panic(err) // tests run inside the checkout
+	}
+	return dir
 }
 
 // Render returns the objects of a release and fails the test when the chart cannot be rendered.

@@ -18,12 +18,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/modelplane/modelplane/internal/fetch/s3"
+	"github.com/modelplane/modelplane/internal/testkit/source"
 )
 
 // Credentials of the server.
@@ -46,8 +46,11 @@ type Identity struct{ Roots, Certificate, Key []byte }
 
 // Binary builds the server, unless it is built already, and returns its path.
 func Binary() (string, error) {
-	_, here, _, _ := runtime.Caller(0)
-	command := exec.Command("go", "tool", "-C", filepath.Join(filepath.Dir(here), "versitygw"), "-n", "versitygw")
+	module, err := source.Dir("internal", "fetch", "fetchtest", "gateway", "versitygw")
+	if err != nil {
+		return "", err
+	}
+	command := exec.Command("go", "tool", "-C", module, "-n", "versitygw")
 	var complaints strings.Builder
 	command.Stderr = &complaints
 	out, err := command.Output()
