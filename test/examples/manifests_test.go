@@ -22,13 +22,14 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/modelplane/modelplane/internal/testkit"
+	"github.com/modelplane/modelplane/internal/testkit/source"
 )
 
 const (
 	// ours are the examples of this repository.
 	ours = "../../examples"
 	// theirs are manifests that users of the five systems already have. They are kept beside the repository.
-	theirs = "../../../shared/conformance/manifests"
+	theirs = "theirs"
 )
 
 func TestMain(m *testing.M) { testkit.Main(m) }
@@ -45,8 +46,8 @@ type manifest struct {
 // read returns all manifests below a folder, or skips the test when the folder belongs to somebody else and is absent.
 func read(t *testing.T, dir string) []manifest {
 	t.Helper()
-	if _, err := os.Stat(dir); dir == theirs && errors.Is(err, fs.ErrNotExist) {
-		t.Skipf("%s is not there, so the manifests of users are not tried", dir)
+	if dir == theirs {
+		dir = source.Manifests(t)
 	}
 	var all []manifest
 	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {

@@ -26,13 +26,14 @@ import (
 	"github.com/modelplane/modelplane/internal/config"
 	"github.com/modelplane/modelplane/internal/serving/shipped"
 	"github.com/modelplane/modelplane/internal/testkit"
+	"github.com/modelplane/modelplane/internal/testkit/source"
 )
 
 const (
 	// examples are of this repository.
 	examples = "../../examples/serving"
 	// theirs are manifests that users of KServe already have. They are kept beside the repository.
-	theirs = "../../../shared/conformance/manifests/kserve"
+	theirs = "theirs"
 )
 
 // handled are the kinds that are looked after now, in the order in which people create them.
@@ -43,8 +44,8 @@ var handled = []string{
 // readManifests returns the objects of the handled kinds below a folder.
 func readManifests(t *testing.T, dir string) []*unstructured.Unstructured {
 	t.Helper()
-	if _, err := os.Stat(dir); dir == theirs && errors.Is(err, fs.ErrNotExist) {
-		t.Skipf("%s is not there, so the manifests of users are not tried", dir)
+	if dir == theirs {
+		dir = source.Manifests(t, "kserve")
 	}
 	var all []*unstructured.Unstructured
 	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {

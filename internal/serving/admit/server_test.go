@@ -23,11 +23,8 @@ import (
 	"github.com/modelplane/modelplane/charts"
 	"github.com/modelplane/modelplane/internal/admission"
 	"github.com/modelplane/modelplane/internal/testkit"
+	"github.com/modelplane/modelplane/internal/testkit/source"
 )
-
-// theirs are manifests that users already have. They are kept beside the
-// repository.
-const theirs = "../../../../shared/conformance/manifests/kserve"
 
 // TestOnAServer puts the rules behind a real API server.
 func TestOnAServer(t *testing.T) {
@@ -98,9 +95,7 @@ func said(err error, want []string) bool {
 
 // takesTheirs stores the manifests that users have, runtimes first.
 func takesTheirs(t *testing.T, cluster *testkit.Cluster) {
-	if _, err := os.Stat(theirs); errors.Is(err, fs.ErrNotExist) {
-		t.Skipf("%s is not there, so the manifests of users are not tried", theirs)
-	}
+	theirs := source.Manifests(t, "kserve")
 	namespace := cluster.Namespace(t)
 	count := 0
 	for _, pattern := range []string{"runtimes/*.yaml", "*.yaml"} {

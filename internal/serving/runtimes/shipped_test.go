@@ -16,6 +16,7 @@ import (
 
 	"github.com/modelplane/modelplane/api/serving/v1alpha1"
 	"github.com/modelplane/modelplane/api/serving/v1beta1"
+	"github.com/modelplane/modelplane/internal/testkit/source"
 )
 
 // optional are those that come with the chart but are not installed by default.
@@ -171,15 +172,10 @@ func checkShipped(t *testing.T, name string, merged *Merged) {
 	}
 }
 
-// others is a folder of runtimes that a cluster may have already, beside the checkout.
-const others = "../../../../shared/conformance/manifests/kserve/runtimes"
-
-// TestShippedRuntimesAgree compares with these: the same models must get the same
-// server, started in the same way.
+// TestShippedRuntimesAgree compares with the runtimes that a cluster may have
+// already: the same models must get the same server, started in the same way.
 func TestShippedRuntimesAgree(t *testing.T) {
-	if _, err := os.Stat(others); err != nil {
-		t.Skipf("there are no runtimes to compare with: %v", err)
-	}
+	others := source.Manifests(t, "kserve", "runtimes")
 	for _, rt := range shipped(t, "modelplane-onnx").Cluster {
 		raw, err := os.ReadFile(filepath.Join(others, rt.Name+".yaml"))
 		if err != nil {
