@@ -28,7 +28,7 @@ import (
 	"github.com/modelplane/modelplane/internal/chart"
 	"github.com/modelplane/modelplane/internal/chart/charttest"
 	"github.com/modelplane/modelplane/internal/testkit"
-	"github.com/modelplane/modelplane/internal/testkit/source"
+	"github.com/modelplane/modelplane/internal/testkit/checkout"
 )
 
 const (
@@ -110,7 +110,7 @@ var stages = []string{
 // stays out of the manager's.
 func (b *bed) playNodes() *testkit.Program {
 	b.t.Helper()
-	module, err := source.Dir("bench", "serving", "kwok")
+	module, err := checkout.Dir("bench", "serving", "kwok")
 	if err != nil {
 		b.t.Fatal(err)
 	}

@@ -112,7 +112,7 @@ func (k *kindSchema) asUpdate(u, old *unstructured.Unstructured) (*unstructured.
 func (k *kindSchema) validateNew(ctx context.Context, u *unstructured.Unstructured) field.ErrorList {
 	errs := metavalidation.ValidateObjectMetaAccessor(u, k.namespaced, metavalidation.NameIsDNSSubdomain, field.NewPath("metadata"))
 	errs = append(errs, validation.ValidateCustomResource(nil, u.Object, k.openAPI)...)
-	errs = append(errs, objectmeta.Validate(nil, u.Object, k.structure, false)...)
+	errs = append(errs, objectmeta.Validate(ctx, nil, u.Object, k.structure, false)...)
 	errs = append(errs, listtype.ValidateListSetsAndMaps(nil, k.structure, u.Object)...)
 	return append(errs, k.validateRules(ctx, errs, u, nil)...)
 }
@@ -121,7 +121,7 @@ func (k *kindSchema) validateUpdate(ctx context.Context, u, old *unstructured.Un
 	pair := common.NewCorrelatedObject(u.Object, old.Object, &model.Structural{Structural: k.structure})
 	errs := metavalidation.ValidateObjectMetaAccessorUpdate(u, old, field.NewPath("metadata"))
 	errs = append(errs, validation.ValidateCustomResourceUpdate(nil, u.Object, old.Object, k.openAPI, validation.WithRatcheting(pair))...)
-	errs = append(errs, objectmeta.Validate(nil, u.Object, k.structure, false)...)
+	errs = append(errs, objectmeta.Validate(ctx, nil, u.Object, k.structure, false)...)
 	if before := listtype.ValidateListSetsAndMaps(nil, k.structure, old.Object); len(before) == 0 {
 		errs = append(errs, listtype.ValidateListSetsAndMaps(nil, k.structure, u.Object)...)
 	}

@@ -22,7 +22,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/modelplane/modelplane/internal/testkit"
-	"github.com/modelplane/modelplane/internal/testkit/source"
+	"github.com/modelplane/modelplane/internal/testkit/checkout"
 )
 
 const (
@@ -47,7 +47,7 @@ type manifest struct {
 func read(t *testing.T, dir string) []manifest {
 	t.Helper()
 	if dir == theirs {
-		dir = source.Manifests(t)
+		dir = checkout.Manifests(t)
 	}
 	var all []manifest
 	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {

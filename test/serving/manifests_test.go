@@ -26,7 +26,7 @@ import (
 	"github.com/modelplane/modelplane/internal/config"
 	"github.com/modelplane/modelplane/internal/serving/shipped"
 	"github.com/modelplane/modelplane/internal/testkit"
-	"github.com/modelplane/modelplane/internal/testkit/source"
+	"github.com/modelplane/modelplane/internal/testkit/checkout"
 )
 
 const (
@@ -45,7 +45,7 @@ var handled = []string{
 func readManifests(t *testing.T, dir string) []*unstructured.Unstructured {
 	t.Helper()
 	if dir == theirs {
-		dir = source.Manifests(t, "kserve")
+		dir = checkout.Manifests(t, "kserve")
 	}
 	var all []*unstructured.Unstructured
 	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {

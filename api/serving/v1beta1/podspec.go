@@ -141,6 +141,8 @@ type PodSpec struct {
 	HostnameOverride *string `json:"hostnameOverride,omitempty"`
 	// SchedulingGroup is not part of this API version.
 	SchedulingGroup *corev1.PodSchedulingGroup `json:"-"`
+	// EvictionResponders is not part of this API version.
+	EvictionResponders []corev1.EvictionResponder `json:"-"`
 }
 
 // Core views the template as the Kubernetes type. Both share the same memory, so

@@ -17,7 +17,7 @@ import (
 
 	"github.com/modelplane/modelplane/internal/chart"
 	"github.com/modelplane/modelplane/internal/testkit"
-	"github.com/modelplane/modelplane/internal/testkit/source"
+	"github.com/modelplane/modelplane/internal/testkit/checkout"
 )
 
 // rbacKinds are the objects of a release that decide what the manager may do.
@@ -25,7 +25,7 @@ var rbacKinds = []string{"ServiceAccount", "ClusterRole", "ClusterRoleBinding", 
 
 // Dir is the folder of the chart.
 func Dir() string {
-	dir, err := source.Dir("charts", "modelplane")
+	dir, err := checkout.Dir("charts", "modelplane")
 	if err != nil {
 		panic(err) // tests run inside the checkout
 	}

@@ -23,7 +23,7 @@ import (
 	"github.com/modelplane/modelplane/charts"
 	"github.com/modelplane/modelplane/internal/admission"
 	"github.com/modelplane/modelplane/internal/testkit"
-	"github.com/modelplane/modelplane/internal/testkit/source"
+	"github.com/modelplane/modelplane/internal/testkit/checkout"
 )
 
 // TestOnAServer puts the rules behind a real API server.
@@ -95,7 +95,7 @@ func said(err error, want []string) bool {
 
 // takesTheirs stores the manifests that users have, runtimes first.
 func takesTheirs(t *testing.T, cluster *testkit.Cluster) {
-	theirs := source.Manifests(t, "kserve")
+	theirs := checkout.Manifests(t, "kserve")
 	namespace := cluster.Namespace(t)
 	count := 0
 	for _, pattern := range []string{"runtimes/*.yaml", "*.yaml"} {

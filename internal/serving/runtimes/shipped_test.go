@@ -16,7 +16,7 @@ import (
 
 	"github.com/modelplane/modelplane/api/serving/v1alpha1"
 	"github.com/modelplane/modelplane/api/serving/v1beta1"
-	"github.com/modelplane/modelplane/internal/testkit/source"
+	"github.com/modelplane/modelplane/internal/testkit/checkout"
 )
 
 // optional are those that come with the chart but are not installed by default.
@@ -175,7 +175,7 @@ func checkShipped(t *testing.T, name string, merged *Merged) {
 // TestShippedRuntimesAgree compares with the runtimes that a cluster may have
 // already: the same models must get the same server, started in the same way.
 func TestShippedRuntimesAgree(t *testing.T) {
-	others := source.Manifests(t, "kserve", "runtimes")
+	others := checkout.Manifests(t, "kserve", "runtimes")
 	for _, rt := range shipped(t, "modelplane-onnx").Cluster {
 		raw, err := os.ReadFile(filepath.Join(others, rt.Name+".yaml"))
 		if err != nil {

@@ -23,7 +23,7 @@ import (
 	"time"
 
 	"github.com/modelplane/modelplane/internal/fetch/s3"
-	"github.com/modelplane/modelplane/internal/testkit/source"
+	"github.com/modelplane/modelplane/internal/testkit/checkout"
 )
 
 // Credentials of the server.
@@ -46,7 +46,7 @@ type Identity struct{ Roots, Certificate, Key []byte }
 
 // Binary builds the server, unless it is built already, and returns its path.
 func Binary() (string, error) {
-	module, err := source.Dir("internal", "fetch", "fetchtest", "gateway", "versitygw")
+	module, err := checkout.Dir("internal", "fetch", "fetchtest", "gateway", "versitygw")
 	if err != nil {
 		return "", err
 	}

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package source finds files of the checkout for tests and benches, which are built without its path in them. It is not
+// Package checkout finds files of the checkout for tests and benches, which are built without its path in them. It is not
 // for programs that users run.
-package source
+package checkout
 
 import (
 	"bytes"
