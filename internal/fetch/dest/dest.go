@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package dest writes what was fetched below one directory and nowhere else: names that lead out of it are refused,
-// symbolic links do not help around that, limits hold for whatever is written, and a file has its name only when it is
-// complete.
+// no symbolic link is made that could lead out, limits hold for whatever is written, and a file has its name only when it
+// is complete.
 //
 // It knows nothing of where files come from.
 package dest
@@ -116,13 +116,16 @@ func (d *Dir) Create(name string) (*File, error) {
 func (d *Dir) Scratch() (*File, error) { return d.create("", d.budget.aside()) }
 
 func (d *Dir) create(name string, budget *Budget) (*File, error) {
-	part := staging + "/" + strconv.FormatInt(d.next.Add(1), 10)
+	part := d.part()
 	file, err := d.root.OpenFile(part, os.O_RDWR|os.O_CREATE|os.O_EXCL, fileMode)
 	if err != nil {
 		return nil, fmt.Errorf("the destination cannot be written: %w", reason(err))
 	}
 	return &File{File: file, dir: d, budget: budget, part: part, name: name}, nil
 }
+
+// part is a name for something that has none yet.
+func (d *Dir) part() string { return staging + "/" + strconv.FormatInt(d.next.Add(1), 10) }
 
 // Reserve counts bytes that are going to be written.
 func (f *File) Reserve(size int64) error {
@@ -182,15 +185,24 @@ func (f *File) Commit(mode fs.FileMode) error {
 	}
 	err := errors.Join(f.File.Chmod(final), f.File.Sync(), f.File.Close())
 	if err == nil {
-		err = f.dir.mkdirFor(f.name)
-	}
-	if err == nil {
-		err = f.dir.root.Rename(f.part, f.name)
+		err = f.dir.place(f.part, f.name)
 	}
 	if err != nil {
 		return errors.Join(fmt.Errorf("%s cannot be written: %w", f.name, reason(err)), f.forget())
 	}
 	return nil
+}
+
+// place gives a part its name.
+func (d *Dir) place(part, name string) error {
+	actual, err := d.resolve(name)
+	if err != nil {
+		return err
+	}
+	if err := d.mkdirFor(actual); err != nil {
+		return err
+	}
+	return d.root.Rename(part, actual)
 }
 
 // Abort forgets the file and what it counted.
@@ -235,30 +247,8 @@ func (d *Dir) Mkdir(name string) error {
 	return nil
 }
 
-// Symlink makes a link to something below the directory; the target is as links have it, relative to the link.
-func (d *Dir) Symlink(target, name string) error {
-	clean, err := Clean(name)
-	if err != nil {
-		return err
-	}
-	if path.IsAbs(target) || !filepath.IsLocal(path.Join(path.Dir(clean), target)) {
-		return fmt.Errorf("the link %q leads out of the destination", name)
-	}
-	if err := d.budget.grow(0, 1); err != nil {
-		return err
-	}
-	part := staging + "/" + strconv.FormatInt(d.next.Add(1), 10)
-	err = errors.Join(d.mkdirFor(clean), d.root.Symlink(target, part))
-	if err == nil {
-		err = d.root.Rename(part, clean)
-	}
-	if err != nil {
-		return fmt.Errorf("the link %s cannot be made: %w", clean, reason(err))
-	}
-	return nil
-}
-
-// Link makes a second name for a file that is below the directory already.
+// Link makes a second name for a file that is below the directory already. It must be a file: a second name for a symbolic
+// link would lead elsewhere from another place.
 func (d *Dir) Link(existing, name string) error {
 	from, err := Clean(existing)
 	if err != nil {
@@ -268,16 +258,16 @@ func (d *Dir) Link(existing, name string) error {
 	if err != nil {
 		return err
 	}
+	if info, err := d.root.Lstat(from); err == nil && !info.Mode().IsRegular() {
+		return fmt.Errorf("the link %s is a second name of %s, which is no file; pack the file itself", to, from)
+	}
 	if err := d.budget.grow(0, 1); err != nil {
 		return err
 	}
-	if err := d.mkdirFor(to); err != nil {
-		return fmt.Errorf("the link %s cannot be made: %w", to, reason(err))
-	}
-	part := staging + "/" + strconv.FormatInt(d.next.Add(1), 10)
+	part := d.part()
 	err = d.root.Link(from, part)
 	if err == nil {
-		err = d.root.Rename(part, to)
+		err = d.place(part, to)
 	}
 	if err != nil {
 		return fmt.Errorf("the link %s cannot be made: %w", to, reason(err))

@@ -9,6 +9,7 @@ import (
 	"compress/gzip"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -184,7 +185,7 @@ func TestRefused(t *testing.T) {
 		{name: "zip link above", archive: zipOf(t, entry{name: "l", link: "../../etc", kind: tar.TypeSymlink}), want: "leads out"},
 		{name: "through a chain of links", archive: tarOf(t, true,
 			entry{name: "a/b/", kind: tar.TypeDir}, entry{name: "s", link: "a/b", kind: tar.TypeSymlink},
-			entry{name: "s/t", link: "../..", kind: tar.TypeSymlink}, entry{name: "a/b/t/../../x", content: "y"}), want: "leads out"},
+			entry{name: "s/t", link: "../../..", kind: tar.TypeSymlink}, entry{name: "a/b/t/../../x", content: "y"}), want: "leads out"},
 		{name: "hard link above", archive: tarOf(t, true, entry{name: "l", link: "../x", kind: tar.TypeLink}), want: "leads out"},
 		{name: "device", archive: tarOf(t, true, entry{name: "null", kind: tar.TypeChar}), want: "neither file"},
 		{name: "staging", archive: tarOf(t, true, entry{name: ".modelplane-part/1", content: "y"}), want: "reserved"},
@@ -216,20 +217,165 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// FuzzExtract: no archive writes outside of its destination, whatever is in it.
+// hostile are archives that try to plant a link that leads out, each in another way. Some are refused, others are unpacked
+// into something harmless.
+var hostile = map[string][]entry{
+	"above from a link": {
+		{name: "x", link: ".", kind: tar.TypeSymlink}, {name: "x/x/x/l", link: "../../..", kind: tar.TypeSymlink}, {name: "l/evil", content: "y"}},
+	"above from a link to a deeper place": {
+		{name: "a/b/", kind: tar.TypeDir}, {name: "s", link: "a/b", kind: tar.TypeSymlink},
+		{name: "s/t", link: "..", kind: tar.TypeSymlink}, {name: "a/b/t/../../../evil", content: "y"}},
+	"hard link to a link": {
+		{name: "a/b/l", link: "../..", kind: tar.TypeSymlink}, {name: "h", link: "a/b/l", kind: tar.TypeLink}, {name: "h/evil", content: "y"}},
+	"hard link to a link through a link": {
+		{name: "a/b/l", link: "../..", kind: tar.TypeSymlink}, {name: "s", link: "a/b", kind: tar.TypeSymlink}, {name: "h", link: "s/l", kind: tar.TypeLink}},
+	"back up through what becomes a link": {
+		{name: "l", link: "a/b/../..", kind: tar.TypeSymlink}, {name: "a/b", link: "..", kind: tar.TypeSymlink}, {name: "l/evil", content: "y"}},
+	"back up through what is a link": {
+		{name: "a", link: ".", kind: tar.TypeSymlink}, {name: "l", link: "a/a/../..", kind: tar.TypeSymlink}, {name: "l/evil", content: "y"}},
+	"a link in the place of a file": {
+		{name: "a/b", content: "y"}, {name: "l", link: "a/b/..", kind: tar.TypeSymlink}, {name: "a/b", link: "..", kind: tar.TypeSymlink}},
+	"a file through a link out": {{name: "l", link: "../outside", kind: tar.TypeSymlink}, {name: "l", content: "y"}},
+	"a directory through a link": {
+		{name: "l", link: "nowhere", kind: tar.TypeSymlink}, {name: "l/d/", kind: tar.TypeDir}, {name: "l/d/k", link: "../..", kind: tar.TypeSymlink}},
+	"a link without a target": {{name: "l", kind: tar.TypeSymlink}},
+	"into the staging directory": {
+		{name: "x", link: ".", kind: tar.TypeSymlink}, {name: "x/.modelplane-part/l", link: "../..", kind: tar.TypeSymlink}},
+	"a circle": {{name: "a", link: "b", kind: tar.TypeSymlink}, {name: "b", link: "a", kind: tar.TypeSymlink}, {name: "a/x", content: "y"}},
+}
+
+// TestLinksLeadNowhereElse: after two archives in a row no link leads out, and nothing outside has changed.
+func TestLinksLeadNowhereElse(t *testing.T) {
+	for name, entries := range hostile {
+		t.Run(name, func(t *testing.T) {
+			for _, archives := range [][][]byte{
+				{tarOf(t, true, entries...)},
+				{tarOf(t, false, entries[0]), tarOf(t, false, entries...)},
+				{tarOf(t, false, entries...), tarOf(t, false, entries[len(entries)-1])},
+				{zipOf(t, entries...)},
+			} {
+				unpackAll(t, archives...)
+			}
+		})
+	}
+}
+
+// TestHonestLinksStay: what archives of models really have in them is unpacked.
+func TestHonestLinksStay(t *testing.T) {
+	dir := t.TempDir()
+	archive := tarOf(t, true,
+		entry{name: "blobs/1", content: "weights"}, entry{name: "snapshots/main/model.onnx", link: "../../blobs/1", kind: tar.TypeSymlink},
+		entry{name: "latest", link: "snapshots/./main/../main", kind: tar.TypeSymlink}, entry{name: "latest/extra", content: "y"},
+		entry{name: "latest/back", link: "../../blobs", kind: tar.TypeSymlink}, entry{name: "copy", link: "blobs/1", kind: tar.TypeLink},
+		entry{name: "dangling", link: "later/on", kind: tar.TypeSymlink})
+	if err := extractTo(t, dir, archive, "m.tar", dest.Limits{}, Ratio{}); err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]string{
+		"blobs/": "", "blobs/1": "weights", "snapshots/": "", "snapshots/main/": "", "snapshots/main/model.onnx": "-> ../../blobs/1",
+		"latest": "-> snapshots/main", "snapshots/main/extra": "y", "snapshots/main/back": "-> ../../blobs", "copy": "weights", "dangling": "-> later/on",
+	}
+	if diff := cmp.Diff(want, tree(t, dir)); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// unpackAll unpacks archives one after the other into the same directory and looks at what became of it.
+func unpackAll(t testing.TB, archives ...[]byte) {
+	t.Helper()
+	outer := t.TempDir()
+	if err := os.WriteFile(filepath.Join(outer, "outside"), []byte("untouched"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(outer, "in")
+	for _, archive := range archives {
+		// most are refused, and that is fine
+		_ = extractTo(t, dir, archive, "m.tar", dest.Limits{Bytes: 1 << 20, Files: 100}, Ratio{Most: 100, Free: 1 << 20})
+	}
+	outside := map[string]string{}
+	for name, content := range tree(t, outer) {
+		target, isLink := strings.CutPrefix(content, "-> ")
+		below, inside := strings.CutPrefix(name, "in/")
+		switch {
+		case isLink && !staysIn(dir, path.Dir(below), target):
+			t.Errorf("the link %s leads out, to %s", below, target)
+		case !inside:
+			outside[name] = content
+		}
+	}
+	if diff := cmp.Diff(map[string]string{"outside": "untouched"}, outside); diff != "" {
+		t.Error("outside of the destination:", diff)
+	}
+}
+
+// staysIn follows a link as the kernel does, also one to what does not exist, and tells whether it ever is above the root.
+func staysIn(root, at, target string) bool {
+	todo := strings.Split(target, "/")
+	if path.IsAbs(target) {
+		return false
+	}
+	for steps := 0; len(todo) > 0 && steps < 1000; steps++ {
+		next := path.Join(at, todo[0])
+		todo = todo[1:]
+		if next == ".." || strings.HasPrefix(next, "../") {
+			return false
+		}
+		text, err := os.Readlink(filepath.Join(root, next))
+		if err != nil {
+			at = next
+			continue
+		}
+		if path.IsAbs(text) {
+			return false
+		}
+		todo = append(strings.Split(text, "/"), todo...)
+	}
+	return true
+}
+
+// FuzzExtract: no archive writes outside of its destination or plants a link that leads there, whatever is in it.
 func FuzzExtract(f *testing.F) {
 	f.Add(tarOf(f, false, entry{name: "a/x", content: "y"}, entry{name: "l", link: "a", kind: tar.TypeSymlink}, entry{name: "l/z", content: "y"}))
 	f.Add(tarOf(f, true, entry{name: "a", content: "y"}, entry{name: "h", link: "a", kind: tar.TypeLink}))
 	f.Add(zipOf(f, entry{name: "a/x", content: "y"}, entry{name: "l", link: "..", kind: tar.TypeSymlink}))
-	f.Fuzz(func(t *testing.T, archive []byte) {
-		outer := t.TempDir()
-		dir := filepath.Join(outer, "in")
-		// most archives are refused, and that is fine
-		_ = extractTo(t, dir, archive, "m.tar", dest.Limits{Bytes: 1 << 20, Files: 100}, Ratio{Most: 100, Free: 1 << 20})
-		for name := range tree(t, outer) {
-			if name != "in/" && !strings.HasPrefix(name, "in/") {
-				t.Errorf("%s was written outside", name)
+	for _, entries := range hostile {
+		f.Add(tarOf(f, false, entries...))
+	}
+	f.Fuzz(func(t *testing.T, archive []byte) { unpackAll(t, archive, archive) })
+}
+
+// FuzzLinks puts links and names together from a few words, which random bytes rarely do.
+func FuzzLinks(f *testing.F) {
+	words := []string{".", "..", "a", "b", "l", "/", "/", "/"}
+	f.Add([]byte{7, 2, 5, 0, 1, 2, 5, 2, 5, 4, 2, 1, 5, 1, 5, 1})
+	f.Fuzz(func(t *testing.T, recipe []byte) {
+		text := func() string {
+			out := ""
+			for n := 0; len(recipe) > 0 && n < 9; n++ {
+				c := recipe[0]
+				recipe = recipe[1:]
+				if c >= 0xf0 {
+					break
+				}
+				out += words[int(c)%len(words)]
 			}
+			return out
 		}
+		kinds := []byte{tar.TypeSymlink, tar.TypeSymlink, tar.TypeLink, tar.TypeDir, tar.TypeReg}
+		var entries []entry
+		for len(recipe) > 0 && len(entries) < 12 {
+			e := entry{kind: kinds[int(recipe[0])%len(kinds)]}
+			recipe = recipe[1:]
+			if e.name = strings.TrimRight(text(), "/"); e.kind == tar.TypeSymlink || e.kind == tar.TypeLink {
+				e.link = text()
+			}
+			// each entry is an archive of its own, so that one that is refused does not end it
+			entries = append(entries, e)
+		}
+		var archives [][]byte
+		for _, e := range entries {
+			archives = append(archives, tarOf(t, false, e))
+		}
+		unpackAll(t, archives...)
 	})
 }
