@@ -78,11 +78,3 @@ func withBundle(t transfer.Trust, env func(string) string) transfer.Trust {
 	t.Files = []string{filepath.Join(env("CA_BUNDLE_VOLUME_MOUNT_POINT"), "cabundle.crt")}
 	return t
 }
-
-// shown is an address without what may be secret in it.
-func shown(address string) string {
-	if scheme(address) == "" {
-		return address
-	}
-	return transfer.Shown(address)
-}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/modelplane/modelplane/internal/fetch/dest"
 	"github.com/modelplane/modelplane/internal/fetch/transfer"
+	"github.com/modelplane/modelplane/internal/kube/address"
 )
 
 // Failure is why a model could not be fetched: one sentence for the person who must act.
@@ -28,7 +29,7 @@ func (f *Failure) Unwrap() error { return f.err }
 // longest bounds a sentence; what is made of it elsewhere keeps 500 bytes.
 const longest = 440
 
-func newFailure(address string, err error, env func(string) string) *Failure {
+func newFailure(source string, err error, env func(string) string) *Failure {
 	text := err.Error()
 	var limit *dest.TooLarge
 	switch {
@@ -37,9 +38,9 @@ func newFailure(address string, err error, env func(string) string) *Failure {
 	case errors.As(err, &limit):
 		text += "; use a smaller model, or raise the limit"
 	}
-	text = strings.TrimPrefix(text, path.Base(shown(address))+": ") // of a single file the address says it
-	text = "Cannot fetch " + shown(address) + ": " + strings.Join(strings.Fields(text), " ")
-	text = redact(strings.TrimRight(text, "."), env)
+	text = strings.TrimPrefix(text, path.Base(address.Shown(source))+": ") // of a single file the address says it
+	text = "Cannot fetch " + address.Shown(source) + ": " + strings.Join(strings.Fields(text), " ")
+	text = redact(address.Hide(strings.TrimRight(text, ".")), env)
 	if len(text) > longest {
 		cut := longest
 		for !utf8.RuneStart(text[cut]) {

@@ -23,6 +23,7 @@ import (
 	"github.com/modelplane/modelplane/internal/fetch/oci"
 	"github.com/modelplane/modelplane/internal/fetch/transfer"
 	"github.com/modelplane/modelplane/internal/fetch/unpack"
+	"github.com/modelplane/modelplane/internal/kube/address"
 )
 
 // Options say how to fetch.
@@ -109,7 +110,7 @@ func (r *run) one(ctx context.Context, pair Pair) error {
 	if err != nil {
 		return err
 	}
-	r.Log.Info("Fetching", "source", shown(pair.Source), "destination", pair.Destination)
+	r.Log.Info("Fetching", "source", address.Shown(pair.Source), "destination", pair.Destination)
 	switch from := from.(type) {
 	case local:
 		err = from.copy(ctx, r, into)
@@ -125,7 +126,7 @@ func (r *run) one(ctx context.Context, pair Pair) error {
 		return err
 	}
 	files, bytes := r.progress.done()
-	r.Log.Info("Fetched", "source", shown(pair.Source), "destination", pair.Destination, "files", files, "bytes", bytes,
+	r.Log.Info("Fetched", "source", address.Shown(pair.Source), "destination", pair.Destination, "files", files, "bytes", bytes,
 		"seconds", time.Since(began).Round(time.Millisecond).Seconds())
 	return nil
 }

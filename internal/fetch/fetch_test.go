@@ -23,6 +23,7 @@ import (
 	"github.com/modelplane/modelplane/internal/fetch/dest"
 	"github.com/modelplane/modelplane/internal/fetch/fetchtest"
 	"github.com/modelplane/modelplane/internal/fetch/transfer"
+	"github.com/modelplane/modelplane/internal/kube/address"
 )
 
 // hush stands for secrets; no message and no log line may contain it.
@@ -278,6 +279,19 @@ func TestSeveralModels(t *testing.T) {
 	}
 }
 
+// TestBrokenAddressesHideSecrets: an address that cannot be read is told of without the password in it.
+func TestBrokenAddressesHideSecrets(t *testing.T) {
+	for _, source := range []string{
+		"https://user:" + hush + "%zz@host/x", "https://user:" + hush + "/1@host/x", "https://user:" + hush, "https://user:1?" + hush + "@/x",
+		"https://user:" + hush + " @host/x", "s3://key:" + hush + "@/", "hdfs://user:" + hush + "@host/x", "oci://user:" + hush + "@registry/x y",
+		"ftp://user:" + hush + "@host/x", "user:" + hush + "@host/x", "https:/user:" + hush + "@host/x", "file://user:" + hush + "@host/x",
+	} {
+		if _, err := newScene(nil).fetch(t, source); err == nil {
+			t.Errorf("%s was fetched", source)
+		}
+	}
+}
+
 // TestEncryptedModelsAreRefused: what nobody decrypts must not arrive as if it were a model.
 func TestEncryptedModelsAreRefused(t *testing.T) {
 	server := fetchtest.New(t, map[string][]byte{"/a.bin": []byte("aaaa")})
@@ -359,11 +373,11 @@ func FuzzAddress(f *testing.F) {
 	for _, seed := range []string{"s3://b/k", "https://u:p@h/x?sig=1", "hf://o/r:v", "oci://r/i:t", "gs://b", "file:///x", "pvc://c/p", "abfs://c@a.dfs.core.windows.net/p", "://", "http://[::1"} {
 		f.Add(seed)
 	}
-	f.Fuzz(func(t *testing.T, address string) {
+	f.Fuzz(func(t *testing.T, source string) {
 		// most are refused, and that is fine
-		_, _ = parse(address, func(string) string { return "" })
-		if scheme(address) != "" && strings.Contains(shown(address), "?sig") {
-			t.Errorf("%q shows its query", shown(address))
+		_, _ = parse(source, func(string) string { return "" })
+		if shown := address.Shown(source); scheme(source) != "" && strings.Contains(shown, "?sig") {
+			t.Errorf("%q shows its query", shown)
 		}
 	})
 }

@@ -127,12 +127,20 @@ func (d *Dir) create(name string, budget *Budget) (*File, error) {
 // part is a name for something that has none yet.
 func (d *Dir) part() string { return staging + "/" + strconv.FormatInt(d.next.Add(1), 10) }
 
+// noticeable is how much a file must grow at once for the file system to be asked whether it has room.
+const noticeable = 64 << 20
+
 // Reserve counts bytes that are going to be written.
 func (f *File) Reserve(size int64) error {
 	for {
 		have := f.reserved.Load()
 		if size <= have {
 			return nil
+		}
+		if size-have >= noticeable {
+			if err := f.dir.Room(size - have); err != nil {
+				return err
+			}
 		}
 		if err := f.budget.grow(size-have, 0); err != nil {
 			return err

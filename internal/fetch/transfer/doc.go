@@ -265,16 +265,6 @@ func (w *watched) Close() error {
 	return w.ReadCloser.Close()
 }
 
-// Shown is an address without what may be secret in it.
-func Shown(address string) string {
-	u, err := url.Parse(address)
-	if err != nil {
-		before, _, _ := strings.Cut(address, "?")
-		return before
-	}
-	return (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}).String()
-}
-
 func retryAfter(header http.Header) time.Duration {
 	seconds, err := strconv.Atoi(header.Get("Retry-After"))
 	if err != nil || seconds < 0 {

@@ -7,8 +7,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"hash"
 	"io"
+	"math"
 	"net/http"
 	"strconv"
 	"strings"
@@ -41,7 +41,7 @@ type File interface {
 	io.ReaderAt
 	io.WriterAt
 	Truncate(size int64) error
-	// Reserve refuses a size that is too large.
+	// Reserve refuses a size that is too large, or for which there is no room.
 	Reserve(size int64) error
 }
 
@@ -112,6 +112,9 @@ func (c *Client) get(ctx context.Context, o Object, into File) (int64, error) {
 	}
 	return r.size, r.rest(ctx)
 }
+
+// leastPart is what a server must send at a time when more was asked for and is there.
+const leastPart = 64 << 10
 
 // span is a piece of an object; without an end when to is negative.
 type span struct{ from, to int64 }
@@ -194,6 +197,9 @@ func (r *read) part(response *http.Response, asked span) (span, error) {
 	if err != nil || from != asked.from || asked.to >= 0 && to > asked.to || total < 0 {
 		return span{}, &Problem{What: "the server sends another part than it was asked for"}
 	}
+	if to < total && to < asked.to && to-from < leastPart {
+		return span{}, &Problem{What: fmt.Sprintf("the server sends parts of %d bytes, which would take for ever", to-from)}
+	}
 	got := span{from, to}
 	if !r.known {
 		r.ranged = true
@@ -255,36 +261,33 @@ func (r *read) request(s span) Request {
 }
 
 // rest reads what comes after the first segment, in parallel, and checks segments in their order while others arrive.
+// Nothing is made in proportion to the size, which is only what the server says.
 func (r *read) rest(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	segment := r.client.Segment
-	count := 1 // what came in one answer is checked in one piece
-	if r.ranged {
-		count = max(1, int((r.size+segment-1)/segment))
+	count := int64(1) // what came in one answer is checked in one piece
+	if r.ranged && r.size > 0 {
+		count = (r.size-1)/segment + 1
 	}
-	done := make([]chan struct{}, count)
-	for i := range done {
-		done[i] = make(chan struct{})
-	}
-	close(done[0])
-
+	arrived := newArrivals()
 	checked := make(chan error, 1)
-	go func() { checked <- r.verify(ctx, done) }()
+	go func() { checked <- r.verify(ctx, count, arrived) }()
 	var group sync.WaitGroup
-	next := make(chan int)
-	for range min(r.client.Parallel(), count-1) {
+	next := make(chan int64)
+	for range min(int64(r.client.Parallel()), count-1) {
 		group.Go(func() {
 			for i := range next {
-				if err := r.segment(ctx, span{int64(i) * segment, min(int64(i+1)*segment, r.size)}); err != nil {
+				from := i * segment
+				if err := r.segment(ctx, span{from, from + min(segment, r.size-from)}); err != nil {
 					cancel(err)
 					return
 				}
-				close(done[i])
+				arrived.add(i)
 			}
 		})
 	}
-	for i := 1; i < count && ctx.Err() == nil; i++ {
+	for i := int64(1); i < count && ctx.Err() == nil; i++ {
 		select {
 		case next <- i:
 		case <-ctx.Done():
@@ -293,6 +296,47 @@ func (r *read) rest(ctx context.Context) error {
 	close(next)
 	group.Wait()
 	return <-checked
+}
+
+// arrivals knows how many segments are there without a gap; the first is from the beginning.
+type arrivals struct {
+	mu      sync.Mutex
+	through int64
+	ahead   map[int64]bool // no more than are read at a time
+	more    chan struct{}
+}
+
+func newArrivals() *arrivals {
+	return &arrivals{through: 1, ahead: map[int64]bool{}, more: make(chan struct{}, 1)}
+}
+
+func (a *arrivals) add(i int64) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for a.ahead[i] = true; a.ahead[a.through]; a.through++ {
+		delete(a.ahead, a.through)
+	}
+	select {
+	case a.more <- struct{}{}:
+	default:
+	}
+}
+
+// wait returns when a segment and all before it are there.
+func (a *arrivals) wait(ctx context.Context, i int64) error {
+	for {
+		a.mu.Lock()
+		there := i < a.through
+		a.mu.Unlock()
+		if there {
+			return nil
+		}
+		select {
+		case <-a.more:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
 }
 
 // segment reads one piece, from where it broke when it breaks.
@@ -334,34 +378,26 @@ func (r *read) attempt(ctx context.Context, s span) (int64, error) {
 }
 
 // verify follows the segments and adds them up.
-func (r *read) verify(ctx context.Context, done []chan struct{}) error {
+func (r *read) verify(ctx context.Context, count int64, arrived *arrivals) error {
 	sum := best(r.sums)
-	var h hash.Hash
-	if sum != nil {
-		h = sum.Kind.new(r.size)
+	if sum == nil {
+		return arrived.wait(ctx, count-1)
 	}
+	h := sum.Kind.new(r.size)
 	buffer, _ := buffers.Get().(*[]byte)
 	defer buffers.Put(buffer)
-	for i, ready := range done {
-		select {
-		case <-ready:
-		case <-ctx.Done():
-			return context.Cause(ctx)
+	for i := range count {
+		if err := arrived.wait(ctx, i); err != nil {
+			return err
 		}
-		if sum == nil {
-			continue
-		}
-		from := int64(i) * r.client.Segment
+		from := i * r.client.Segment
 		length := min(r.client.Segment, r.size-from)
-		if len(done) == 1 {
+		if count == 1 {
 			length = r.size
 		}
 		if _, err := io.CopyBuffer(h, io.NewSectionReader(r.file, from, length), *buffer); err != nil {
 			return fmt.Errorf("the destination cannot be read: %w", err)
 		}
-	}
-	if sum == nil {
-		return nil
 	}
 	if got := h.Sum(nil); !bytes.Equal(got, sum.Value) {
 		return &mismatch{sum.Kind, got, sum.Doubtful}
@@ -420,7 +456,7 @@ func contentRange(text string) (from, to, total int64, err error) {
 			return 0, 0, 0, err
 		}
 	}
-	if from < 0 || last < from || total >= 0 && last >= total {
+	if from < 0 || last < from || last == math.MaxInt64 || total >= 0 && last >= total {
 		return 0, 0, 0, errors.New("no range")
 	}
 	return from, last + 1, total, nil

@@ -13,6 +13,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -245,4 +246,65 @@ func TestRedirects(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "redirects too often") {
 		t.Errorf("error %v", err)
 	}
+}
+
+// TestHostileRanges: whatever a server says of the size, it ends in one sentence, after a few requests and without memory in
+// proportion to what was said.
+func TestHostileRanges(t *testing.T) {
+	body := fetchtest.Content(segment)
+	const most = 20
+	for _, c := range []struct {
+		name   string
+		answer func(request, from int) (contentRange string, body []byte)
+		limit  int64
+		want   string
+	}{
+		{name: "huge", answer: always("bytes 0-1048575/9223372036854775807", body), want: "another part than it was asked for"},
+		{name: "huge, of the same part", answer: always("bytes 0-1048575/4611686018427387904", body), want: "another part than it was asked for"},
+		{name: "huge, and a limit", answer: always("bytes 0-1048575/4611686018427387904", body), limit: 10 * segment, want: "too large"},
+		{name: "beyond numbers", answer: always("bytes 0-1048575/92233720368547758080", body), want: "another part"},
+		{name: "negative", answer: always("bytes 0-1048575/-1", body), want: "another part"},
+		{name: "very negative", answer: always("bytes 0-1048575/-9223372036854775808", body), want: "another part"},
+		{name: "unknown", answer: always("bytes 0-1048575/*", body), want: "another part"},
+		{name: "end beyond numbers", answer: always("bytes 0-9223372036854775807/*", body), want: "another part"},
+		{name: "backwards", answer: always("bytes 9-0/10", body), want: "another part"},
+		{name: "nothing", answer: always("", body), want: "another part"},
+		{name: "less than the part", answer: always("bytes 0-1048575/10", body), want: "another part"},
+		{name: "another each time", want: "replaced while it was read", answer: func(n, from int) (string, []byte) {
+			return fmt.Sprintf("bytes %d-%d/%d", from, from+segment-1, 3*segment+n), body
+		}},
+		{name: "one byte at a time", want: "parts of 1 bytes", answer: func(_, from int) (string, []byte) {
+			return fmt.Sprintf("bytes %d-%d/3145728", from, from), body[:1]
+		}},
+		{name: "more than announced", answer: always("bytes 0-9/10", body[:11]), want: "more than it announced"},
+		{name: "less than announced", answer: always("bytes 0-9/10", body[:5]), want: "another part"},
+		{name: "never what was announced", answer: always("bytes 0-9/10", nil), want: "the connection broke"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var requests atomic.Int64
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				var from int
+				_, _ = fmt.Sscanf(r.Header.Get("Range"), "bytes=%d-", &from) // without one it is the beginning
+				says, body := c.answer(int(requests.Add(1)-1), from)
+				w.Header().Set("Content-Range", says)
+				w.WriteHeader(http.StatusPartialContent)
+				_, _ = w.Write(body) // the client may go
+			}))
+			t.Cleanup(server.Close)
+			client := newClient(t, 4)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			_, err := client.Get(ctx, Object{URL: server.URL, Size: -1}, &memory{limit: c.limit})
+			if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
+				t.Errorf("error %v, want %q", err, c.want)
+			}
+			if n := requests.Load(); n > most {
+				t.Errorf("%d requests, %d are enough to see it", n, most)
+			}
+		})
+	}
+}
+
+func always(says string, body []byte) func(int, int) (string, []byte) {
+	return func(int, int) (string, []byte) { return says, body }
 }

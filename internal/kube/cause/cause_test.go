@@ -415,6 +415,7 @@ func TestWords(t *testing.T) {
 		"Python errors":  {"Traceback (most recent call last):\n  File \"a.py\"\nKeyError: 'x'\n\nDuring handling of the above exception, another exception occurred:\n\nTraceback (most recent call last):\n  File \"b.py\"\nRuntimeError: no model", "RuntimeError: no model"},
 		"a cut error":    {"Traceback (most recent call last):\n  File \"a.py\"\n", "Traceback (most recent call last): File \"a.py\""},
 		"passwords":      {"cannot reach postgresql://me:hush@db/x with password=hush, AWS_SECRET_ACCESS_KEY: hush or {\"api_key\": \"hush hush\"} and Bearer hu.sh", "cannot reach postgresql://…@db/x with password=…, AWS_SECRET_ACCESS_KEY: … or {\"api_key\": …} and Bearer …"},
+		"odd passwords":  {"parse \"https://me:hu%sh@host/x\": invalid URL escape; postgresql://me:hu/sh@db/x and redis://:hu@sh@db", "parse \"https://…@host/x\": invalid URL escape; postgresql://…@db/x and redis://…@db"},
 		"no password":    {"the secret models does not exist; tokens: none", "the secret models does not exist; tokens: …"},
 		"Go panic":       {"starting\npanic: boom\n\ngoroutine 1 [running]:\nmain.main()", "panic: boom goroutine 1 [running]: main.main()"},
 	} {

@@ -10,6 +10,8 @@ import (
 	"unicode/utf8"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/modelplane/modelplane/internal/kube/address"
 )
 
 // longest bounds what others said, in bytes.
@@ -35,7 +37,6 @@ var confidential = []struct {
 	pattern *regexp.Regexp
 	instead string
 }{
-	{regexp.MustCompile(`://[^/\s@]+@`), "://…@"},
 	{regexp.MustCompile(`(?i)(\bbearer +)[\w.~+/=-]+`), "$1…"},
 	{regexp.MustCompile(`(?i)(["']?\b[\w-]*(?:password|passwd|secret|token|credential|api[_-]?key|access[_-]?key|authorization)[\w-]*["']?\s*[=:]\s*)("[^"]*"|'[^']*'|[^\s,;&]+)`), "$1…"},
 }
@@ -57,6 +58,7 @@ func words(text string, p *corev1.Pod) string {
 	for _, s := range passing {
 		text = s.pattern.ReplaceAllString(text, s.instead)
 	}
+	text = address.Hide(text)
 	for _, s := range confidential {
 		text = s.pattern.ReplaceAllString(text, s.instead)
 	}

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/modelplane/modelplane/api/serving/v1beta1"
+	"github.com/modelplane/modelplane/internal/kube/address"
 )
 
 // checkImplementation wants each component to say exactly one thing that it is
@@ -162,7 +163,7 @@ func (s *service) checkONNX(b block) {
 		return
 	}
 	if ext := path.Ext(*b.StorageURI); ext != "" && ext != ".onnx" {
-		s.Refuse(field.Invalid(b.path.Child("storageUri"), *b.StorageURI, "must name a folder or a file that ends with .onnx"))
+		s.Refuse(field.Invalid(b.path.Child("storageUri"), address.Shown(*b.StorageURI), "must name a folder or a file that ends with .onnx"))
 	}
 }
 

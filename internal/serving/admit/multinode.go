@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/modelplane/modelplane/api/serving/v1beta1"
+	"github.com/modelplane/modelplane/internal/kube/address"
 )
 
 const gpuNvidia = corev1.ResourceName("nvidia.com/gpu")
@@ -141,7 +142,7 @@ func (s *service) checkSharedModel(at *field.Path, m *v1beta1.ModelSpec) {
 		return
 	}
 	if scheme, _, _ := strings.Cut(*m.StorageURI, "://"); scheme != "pvc" && scheme != "oci" {
-		s.Refuse(field.Invalid(at.Child("storageUri"), *m.StorageURI, "multinode supports only models that all nodes can mount; "+
+		s.Refuse(field.Invalid(at.Child("storageUri"), address.Shown(*m.StorageURI), "multinode supports only models that all nodes can mount; "+
 			"put it on a claim (pvc://) or into an image (oci://)"))
 	}
 }

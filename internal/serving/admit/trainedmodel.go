@@ -13,6 +13,7 @@ import (
 
 	"github.com/modelplane/modelplane/api/serving/v1alpha1"
 	"github.com/modelplane/modelplane/internal/admission"
+	"github.com/modelplane/modelplane/internal/kube/address"
 )
 
 var (
@@ -45,7 +46,7 @@ func examineTrainedModel(m *v1alpha1.TrainedModel) *report {
 	}
 	uri := m.Spec.Model.StorageURI
 	if !slices.ContainsFunc(trainedModelSchemes, func(scheme string) bool { return strings.HasPrefix(uri, scheme) }) {
-		found.Refuse(field.Invalid(field.NewPath("spec", "model", "storageUri"), uri,
+		found.Refuse(field.Invalid(field.NewPath("spec", "model", "storageUri"), address.Shown(uri),
 			"must start with one of "+strings.Join(trainedModelSchemes, ", ")+", which the agent can fetch from"))
 	}
 	return found

@@ -14,6 +14,7 @@ import (
 	"github.com/modelplane/modelplane/api/serving/v1alpha1"
 	"github.com/modelplane/modelplane/api/serving/v1beta1"
 	"github.com/modelplane/modelplane/internal/config"
+	"github.com/modelplane/modelplane/internal/kube/address"
 )
 
 // Schemes that need no ClusterStorageContainer.
@@ -97,9 +98,9 @@ func checkURI(at *field.Path, uri, name string, containers []v1alpha1.ClusterSto
 	case container != nil, scheme == "", azureBlob.MatchString(uri), slices.Contains(schemes, scheme):
 		return nil
 	case err != nil:
-		return field.Invalid(at, uri, err.Error())
+		return field.Invalid(at, address.Shown(uri), err.Error())
 	}
-	return field.Invalid(at, uri, "nothing can download from scheme "+scheme+"; use one of "+strings.Join(schemes, ", ")+
+	return field.Invalid(at, address.Shown(uri), "nothing can download from scheme "+scheme+"; use one of "+strings.Join(schemes, ", ")+
 		", or add a ClusterStorageContainer that supports it")
 }
 
@@ -150,10 +151,10 @@ func downloaded(uri string) bool {
 func parseClaim(at *field.Path, uri string) (claim, sub string, err error) {
 	claim, sub, _ = strings.Cut(strings.TrimPrefix(uri, schemePVC+"://"), "/")
 	if problems := validation.IsDNS1123Subdomain(claim); len(problems) > 0 {
-		return "", "", field.Invalid(at, uri, "must be pvc://CLAIM/PATH with the name of a PersistentVolumeClaim; "+problems[0])
+		return "", "", field.Invalid(at, address.Shown(uri), "must be pvc://CLAIM/PATH with the name of a PersistentVolumeClaim; "+problems[0])
 	}
 	if slices.Contains(strings.Split(sub, "/"), "..") {
-		return "", "", field.Invalid(at, uri, "the path in the claim must not contain ..; write it out")
+		return "", "", field.Invalid(at, address.Shown(uri), "the path in the claim must not contain ..; write it out")
 	}
 	return claim, strings.TrimLeft(sub, "/"), nil
 }

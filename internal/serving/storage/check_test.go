@@ -66,6 +66,8 @@ func TestCheck(t *testing.T) {
 		{name: "unknown scheme", Source: Source{URI: "ftp://x"}, want: "storageUri: expression"},
 		{name: "known to other images only", Source: Source{URI: "modelscope://org/model"}, want: "storageUri: expression"},
 		{name: "unknown oci mode", Source: Source{URI: "oci+magic://x"}, want: "storageUri: expression"},
+		{name: "a password", Source: Source{URI: "ftp://user:hu/sh@host/x?sig=hush"}, want: "storageUri: expression"},
+		{name: "a password for a container", Source: Source{URI: "s3://key:hush%zz@a", ContainerName: "second"}, want: "storageContainerName: ClusterStorageContainer second does not support s3://a;"},
 		{name: "claim", Source: Source{URI: "pvc://Claim_1/a"}, want: "storageUri: must be pvc://CLAIM/PATH"},
 		{name: "no claim", Source: Source{URI: "pvc://"}, want: "storageUri: must be pvc://CLAIM/PATH"},
 		{name: "claim upwards", Source: Source{URI: "pvc://claim/../a"}, want: "storageUri: the path in the claim"},
@@ -105,6 +107,9 @@ func TestCheck(t *testing.T) {
 			where, what, _ := strings.Cut(tc.want, ": ")
 			if what == "expression" { // the broken one may have been meant
 				what = "ClusterStorageContainer broken: spec.supportedUriFormats[0].regex"
+			}
+			if strings.Contains(err.Error(), "sh@") || strings.Contains(err.Error(), "hush") {
+				t.Errorf("%v shows a password", err)
 			}
 			if at.Field != where || !strings.Contains(at.Detail, what) {
 				t.Errorf("got %v, want %s", err, tc.want)

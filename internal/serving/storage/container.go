@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 
 	"github.com/modelplane/modelplane/api/serving/v1alpha1"
+	"github.com/modelplane/modelplane/internal/kube/address"
 )
 
 // Pick finds the ClusterStorageContainer for an address: the named one, or the
@@ -66,7 +67,7 @@ func pickNamed(uri, name string, containers []v1alpha1.ClusterStorageContainer) 
 		case err != nil:
 			return nil, err
 		}
-		return nil, fmt.Errorf("ClusterStorageContainer %s does not support %s; add the address to its supportedUriFormats or name another", name, uri)
+		return nil, fmt.Errorf("ClusterStorageContainer %s does not support %s; add the address to its supportedUriFormats or name another", name, address.Shown(uri))
 	}
 	return nil, fmt.Errorf("there is no ClusterStorageContainer %s; create it or name another", name)
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/modelplane/modelplane/api/serving/v1alpha1"
 	"github.com/modelplane/modelplane/api/serving/v1beta1"
+	"github.com/modelplane/modelplane/internal/kube/address"
 )
 
 // What the downloader is told to make the most of Hugging Face.
@@ -112,7 +113,7 @@ func (i *injector) sort(models []v1beta1.StorageUri) error {
 	}
 	if len(i.fetch) > 0 && len(i.downloads) > 0 {
 		return fmt.Errorf("storageUris: %s is fetched as an OCI image and cannot be mixed with downloads such as %s; "+
-			"use mode modelcar or native for it, or one kind of address only", i.fetch[0].Uri, i.downloads[0].Uri)
+			"use mode modelcar or native for it, or one kind of address only", address.Shown(i.fetch[0].Uri), address.Shown(i.downloads[0].Uri))
 	}
 	if (len(i.modelcars) > 0 || len(i.images) > 0) && i.ContainerName != "" {
 		return fmt.Errorf("storageContainerName: %s has no part in a model that is mounted as an OCI image; remove it, or use scheme %s",

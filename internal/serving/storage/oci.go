@@ -13,6 +13,7 @@ import (
 
 	"github.com/modelplane/modelplane/api/serving/v1beta1"
 	"github.com/modelplane/modelplane/internal/config"
+	"github.com/modelplane/modelplane/internal/kube/address"
 )
 
 const (
@@ -46,7 +47,7 @@ func ociMode(uri string, cfg config.StorageInitializer) (mode, plain string, err
 	}
 	if cfg.EffectiveOCIMode() == "" {
 		return "", "", fmt.Errorf("%s: models in OCI images are turned off; set ociModelMode in key %s of ConfigMap %s, or use another address",
-			uri, config.KeyStorageInitializer, config.Name)
+			address.Shown(uri), config.KeyStorageInitializer, config.Name)
 	}
 	return strings.TrimPrefix(scheme, schemeOCI+"+"), ociPrefix + strings.TrimPrefix(uri, scheme+"://"), nil
 }
