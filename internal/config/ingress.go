@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"path"
 	"regexp"
 	"strings"
 	"text/template"
@@ -38,6 +39,12 @@ func checkIngress(c *checker, v *Ingress, given object) {
 	}
 	if len(validation.IsHTTPHeaderName(v.ModelBasedRoutingHeaderName)) > 0 {
 		c.fault("modelBasedRoutingHeaderName", "%s is no name of an HTTP header", quote(v.ModelBasedRoutingHeaderName))
+	}
+	for i, pattern := range v.AllowedAnnotations {
+		if _, err := path.Match(pattern, ""); err != nil || pattern == "" {
+			c.fault(fmt.Sprintf("allowedAnnotations[%d]", i), "%s is no name of an annotation; write it whole, or with a star at its end",
+				quote(pattern))
+		}
 	}
 	v.ModelBasedRoutingMode = strings.ToLower(v.ModelBasedRoutingMode)
 	c.oneOf("modelBasedRoutingMode", v.ModelBasedRoutingMode, RoutingEnabled, RoutingForced, RoutingDisabled)

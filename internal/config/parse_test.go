@@ -77,14 +77,14 @@ func TestParseReadsEveryKey(t *testing.T) {
 				}
 			}},
 		"ingress": {KeyIngress, `{"enableGatewayApi":true,"kserveIngressGateway":"ns/gw","ingressGateway":"a/b","localGateway":"c/d",
-			"localGatewayService":"local.svc","ingressDomain":"models.org","ingressClassName":"nginx","additionalIngressDomains":["b.org"],
+			"localGatewayService":"local.svc","ingressDomain":"models.org","ingressClassName":"nginx","additionalIngressDomains":["b.org"],"allowedAnnotations":["a.org/*"],
 			"domainTemplate":"{{ .Name }}.{{ .IngressDomain }}","urlScheme":"https","enableLLMInferenceServiceTLS":true,
 			"disableIstioVirtualHost":true,"pathTemplate":"/s/{{ .Namespace }}/{{ .Name }}","disableIngressCreation":true,
 			"disableHTTPRouteTimeout":true,"modelBasedRoutingHeaderName":"X-Model","modelBasedRoutingMode":"Forced"}`, func(c *Config) {
 			c.Ingress = Ingress{
 				EnableGatewayAPI: true, KServeIngressGateway: "ns/gw", IngressGateway: "a/b", KnativeLocalGatewayService: "local.svc",
 				LocalGateway: "c/d", LocalGatewayService: "local.svc", IngressDomain: "models.org", IngressClassName: ptr.To("nginx"),
-				AdditionalIngressDomains: []string{"b.org"}, DomainTemplate: "{{ .Name }}.{{ .IngressDomain }}", URLScheme: "https",
+				AdditionalIngressDomains: []string{"b.org"}, AllowedAnnotations: []string{"a.org/*"}, DomainTemplate: "{{ .Name }}.{{ .IngressDomain }}", URLScheme: "https",
 				EnableLLMInferenceServiceTLS: true, DisableIstioVirtualHost: true, PathTemplate: "/s/{{ .Namespace }}/{{ .Name }}",
 				DisableIngressCreation: true, DisableHTTPRouteTimeout: true, ModelBasedRoutingHeaderName: "X-Model",
 				ModelBasedRoutingMode: RoutingForced,
@@ -231,6 +231,7 @@ func TestParseRefuses(t *testing.T) {
 		"a path with a host":         {KeyIngress, `{"ingressGateway":"a/b","ingressDomain":"a.b","pathTemplate":"//x/{{ .Name }}"}`, []string{"pathTemplate", "no path"}},
 		"a relative path":            {KeyIngress, `{"ingressGateway":"a/b","ingressDomain":"a.b","pathTemplate":"{{ .Name }}"}`, []string{"pathTemplate", "slash"}},
 		"a domain that is a URL":     {KeyIngress, `{"ingressGateway":"a/b","ingressDomain":"http://a.b"}`, []string{"ingressDomain", "no domain"}},
+		"an allowed annotation":      {KeyIngress, `{"ingressGateway":"a/b","allowedAnnotations":["a.org/b","["]}`, []string{"allowedAnnotations[1]"}},
 		"a further domain":           {KeyIngress, `{"ingressGateway":"a/b","additionalIngressDomains":["a.b","_"]}`, []string{"additionalIngressDomains[1]"}},
 		"no scheme":                  {KeyIngress, `{"ingressGateway":"a/b","urlScheme":"http://"}`, []string{"urlScheme"}},
 		"no header":                  {KeyIngress, `{"ingressGateway":"a/b","modelBasedRoutingHeaderName":"a b"}`, []string{"modelBasedRoutingHeaderName"}},

@@ -216,6 +216,9 @@ type Ingress struct {
 	DisableHTTPRouteTimeout      bool   `json:"disableHTTPRouteTimeout"`
 	ModelBasedRoutingHeaderName  string `json:"modelBasedRoutingHeaderName"`
 	ModelBasedRoutingMode        string `json:"modelBasedRoutingMode"`
+	// AllowedAnnotations are those of services that reach an Ingress although they reach beyond the service: names, or
+	// patterns with a star.
+	AllowedAnnotations []string `json:"allowedAnnotations,omitempty"` // what does not say it is recognised as before
 }
 
 // Logger is how payloads are logged. Empty and zero values mean that nothing is said.

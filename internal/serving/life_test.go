@@ -531,3 +531,41 @@ func TestFrozenServiceTakesOnlyItsOwnChanges(t *testing.T) {
 	testkit.LintConditions(t, held, lint...)
 	b.Status(t, "iris", "Ready", corev1.ConditionTrue, "")
 }
+
+// An annotation that would configure the proxy of all reaches no new Ingress; one that is older than the refusal is left
+// alone, because the annotation may be what protects the service.
+func TestAnnotationThatReachesBeyondTheService(t *testing.T) {
+	const auth = "nginx.ingress.kubernetes.io/auth-url"
+	b := servingtest.New(t)
+	b.Configure(t, map[string]string{config.KeyIngress: `{"ingressGateway": "a/b", "allowedAnnotations": ["nginx.ingress.kubernetes.io/auth-*"]}`})
+	b.Manage(t, b.Manager)
+	old := b.Service("old", "sklearn")
+	old.Annotations = map[string]string{auth: "https://auth.test"}
+	b.Create(t, old)
+	ingress := &networkingv1.Ingress{}
+	b.Exists(t, ingress, "old")
+	b.Configure(t, map[string]string{config.KeyIngress: `{"ingressGateway": "a/b", "ingressDomain": "other.test"}`})
+	b.Status(t, "old", "SettingsIgnored", corev1.ConditionTrue, "NoEffect")
+	created := b.Service("created", "sklearn")
+	created.Annotations = map[string]string{auth: "https://auth.test"}
+	b.Create(t, created)
+	isvc := b.Status(t, "created", "IngressReady", corev1.ConditionFalse, "AnnotationRefused")
+	if message := conditionMessage(isvc, "IngressReady"); !strings.Contains(message, auth) {
+		t.Errorf("the condition does not name the annotation: %s", message)
+	}
+	b.Gone(t, &networkingv1.Ingress{}, "created")
+	uid := ingress.UID
+	b.Exists(t, ingress, "old")
+	if ingress.UID != uid || ingress.Annotations[auth] == "" || ingress.Spec.Rules[0].Host != "old-"+b.NS+".example.com" {
+		t.Errorf("the old Ingress was changed: %+v", ingress)
+	}
+}
+
+func conditionMessage(isvc *v1beta1.InferenceService, typ string) string {
+	for _, c := range isvc.Status.Conditions {
+		if c.Type == typ {
+			return c.Message
+		}
+	}
+	return ""
+}

@@ -8,6 +8,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -19,6 +20,7 @@ import (
 	"github.com/modelplane/modelplane/api/serving/v1beta1"
 	"github.com/modelplane/modelplane/internal/config"
 	"github.com/modelplane/modelplane/internal/engine"
+	"github.com/modelplane/modelplane/internal/serving/ingress"
 	"github.com/modelplane/modelplane/internal/serving/models"
 	"github.com/modelplane/modelplane/internal/serving/runtimes"
 	"github.com/modelplane/modelplane/internal/serving/storage"
@@ -47,6 +49,8 @@ type Seen struct {
 	HPAs    map[string]bool
 	Knative map[string]*unstructured.Unstructured
 	Routes  map[string]client.Object // by kind/name
+	// Ingress says that the service has one.
+	Ingress bool
 	Pods    []corev1.Pod
 
 	// What Knative is told by its own configuration, nil while it has none.
@@ -318,6 +322,9 @@ func (o *observer) readBeside(ctx context.Context) error {
 
 func (o *observer) readRoutes(ctx context.Context) error {
 	o.seen.Routes = map[string]client.Object{}
+	if err := o.readIngress(ctx); err != nil {
+		return err
+	}
 	if !o.seen.has(httpRoute) || !o.seen.Config.Ingress.EnableGatewayAPI {
 		return nil
 	}
@@ -331,6 +338,19 @@ func (o *observer) readRoutes(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// readIngress looks for the Ingress where it may have to stay as it is.
+func (o *observer) readIngress(ctx context.Context) error {
+	if len(ingress.Refusals(o.isvc.Annotations, o.seen.Config)) == 0 {
+		return nil
+	}
+	live := &metav1.PartialObjectMetadata{}
+	live.SetGroupVersionKind(networkingv1.SchemeGroupVersion.WithKind("Ingress"))
+	live.Namespace, live.Name = o.isvc.Namespace, o.isvc.Name
+	err := o.Child(ctx, live)
+	o.seen.Ingress = err == nil
+	return client.IgnoreNotFound(err)
 }
 
 // deploymentNames are those that a service may have in the cluster.

@@ -101,7 +101,7 @@ func (p *planner) standard() engine.Plan {
 	}
 	front := p.front()
 	for _, route := range front.objects {
-		p.children = append(p.children, engine.Child{Object: route})
+		p.children = append(p.children, engine.Child{Object: route, Keep: front.keep})
 	}
 	p.keepLeaving(front)
 	status := p.standardStatus(front)
@@ -159,11 +159,13 @@ func (p *planner) served(scaler client.Object) bool {
 
 // frontDoor is how a service is reached.
 type frontDoor struct {
-	service ingress.Service
 	objects []client.Object
 	urls    ingress.URLSet
 	// problem is why there are no routes; everything else is made nevertheless.
 	problem *engine.Problem
+	// keep leaves the objects as they are in the cluster, because of what ignored says.
+	keep    bool
+	ignored []string
 }
 
 // routes are the objects that a gateway answers for. An Ingress is nobody's to
@@ -201,7 +203,7 @@ func (p *planner) front() *frontDoor {
 		b.Model = argument(p.explainer.Pod.Containers[0].Args, argModelName)
 		s.Explainer = &b
 	}
-	door := &frontDoor{service: s}
+	door := &frontDoor{}
 	var err error
 	if door.urls, err = ingress.URLs(s, p.cfg); err == nil {
 		door.objects, err = ingress.Objects(s, p.cfg)
@@ -213,11 +215,30 @@ func (p *planner) front() *frontDoor {
 		door.objects = nil
 		door.problem = engine.WaitFor("GatewayAPIMissing",
 			"The platform's configuration asks for HTTPRoutes (ingress.enableGatewayApi), but the cluster does not serve the Gateway API. Install it; nothing needs a restart.")
+	default:
+		p.refuseAnnotations(door)
 	}
+	door.ignored = append(door.ignored, ingress.Ignored(s, p.cfg)...)
 	if p.problem == nil {
 		p.problem = door.problem
 	}
 	return door
+}
+
+// refuseAnnotations makes no Ingress with annotations that reach beyond the service, nor one without them: they may be
+// what protects it. An Ingress that is older than the refusal stays as it is.
+func (p *planner) refuseAnnotations(door *frontDoor) {
+	refusals := ingress.Refusals(p.isvc.Annotations, p.cfg)
+	if len(refusals) == 0 || len(door.objects) == 0 {
+		return
+	}
+	first := "annotation " + refusals[0].Annotation + " is refused, because " + refusals[0].Advice() + "."
+	if p.seen.Ingress {
+		door.keep, door.ignored = true, []string{"The Ingress is left as it is and follows no change: " + first}
+		return
+	}
+	door.objects = nil
+	door.problem = engine.MustChange("AnnotationRefused", "The service gets no Ingress: %s", first)
 }
 
 func (p *planner) backend(c *component) ingress.Backend {

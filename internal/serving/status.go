@@ -82,7 +82,7 @@ func (p *planner) standardStatus(front *frontDoor) *v1beta1.InferenceServiceStat
 	p.judgeFront(&cs, front)
 	p.judgeCanaries(&cs, s)
 	p.judgeImageVolumes(&cs)
-	sayIgnored(&cs, ingress.Ignored(front.service, p.cfg))
+	sayIgnored(&cs, front.ignored)
 	s.ModelStatus = p.modelStatus(p.predictor)
 	p.addresses(s, cs, front.urls)
 	p.conclude(s, cs)

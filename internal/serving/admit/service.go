@@ -58,6 +58,7 @@ func examine(isvc *v1beta1.InferenceService, recorded string, cfg *config.Config
 	s.checkMode()
 	s.checkName()
 	s.checkClass()
+	s.checkIngress()
 	for _, p := range s.parts {
 		s.checkImplementation(p)
 		s.checkEnv(p)

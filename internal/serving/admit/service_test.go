@@ -52,6 +52,7 @@ var plain = `{predictor: {` + iris + `}}`
 
 const configured = `{apiVersion: v1, kind: ConfigMap, metadata: {name: inferenceservice-config, namespace: kserve}, data: {deploy: '{"defaultDeploymentMode": "Serverless"}'}}`
 const gatewayOn = `{apiVersion: v1, kind: ConfigMap, metadata: {name: inferenceservice-config, namespace: kserve}, data: {ingress: '{"enableGatewayApi": true, "ingressGateway": "a/b", "kserveIngressGateway": "a/b"}'}}`
+const authAllowed = `{apiVersion: v1, kind: ConfigMap, metadata: {name: inferenceservice-config, namespace: kserve}, data: {ingress: '{"ingressGateway": "a/b", "allowedAnnotations": ["nginx.ingress.kubernetes.io/auth-*"]}'}}`
 
 var modeExamples = []example{
 	accepted("no mode", isvc("", plain)),
@@ -65,6 +66,17 @@ var modeExamples = []example{
 	rejected("another mode", isvc(knative, plain)).over(recorded("Standard", isvc(standard, plain))),
 	rejected("another mode that does not exist", isvc("deploymentMode=Bare", plain)).over(recorded("Standard", isvc(standard, plain))),
 	accepted("annotation that was wrong before", isvc(knative, predictor("minReplicas: 2"))).over(recorded("Standard", isvc(knative, plain))),
+
+	rejected("snippet for the proxy of all", isvc("nginx.ingress.kubernetes.io/configuration-snippet=x", plain)),
+	rejected("host of somebody else", isvc("nginx.ingress.kubernetes.io/server-alias=x", plain)),
+	rejected("address that the proxy asks", isvc("nginx.ingress.kubernetes.io/auth-url=x", plain)),
+	rejected("section of HAProxy's configuration", isvc("haproxy-ingress.github.io/config-backend=x", plain)),
+	rejected("snippet that is new", isvc("nginx.org/server-snippets=x", plain)).over(isvc("", plain)),
+	accepted("snippet that was there before", isvc("nginx.org/server-snippets=y", plain)).over(isvc("nginx.org/server-snippets=x", plain)),
+	accepted("snippet where there is no Ingress", isvc("nginx.ingress.kubernetes.io/configuration-snippet=x", plain)).with(gatewayOn),
+	accepted("snippet in Knative mode", isvc(knative+" nginx.ingress.kubernetes.io/configuration-snippet=x", plain)),
+	accepted("annotation that the platform allows", isvc("nginx.ingress.kubernetes.io/auth-url=x", plain)).with(authAllowed),
+	accepted("other annotations of the proxy", isvc("nginx.ingress.kubernetes.io/proxy-body-size=8m alb.ingress.kubernetes.io/auth-type=oidc", plain)),
 
 	rejected("name starts with a digit", named("1-iris", standard, plain)),
 	rejected("name ends with a dash", named("iris-", standard, plain)),

@@ -3,9 +3,6 @@
 package ingress
 
 import (
-	"maps"
-
-	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -34,17 +31,9 @@ func ingressFor(s Service, h hosts, cfg *config.Config) *networkingv1.Ingress {
 	}
 	return &networkingv1.Ingress{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "networking.k8s.io/v1", Kind: "Ingress"},
-		ObjectMeta: metav1.ObjectMeta{Name: s.Name, Namespace: s.Namespace, Annotations: ingressAnnotations(s.Annotations)},
+		ObjectMeta: metav1.ObjectMeta{Name: s.Name, Namespace: s.Namespace, Annotations: cfg.FilterAnnotations(s.Annotations)},
 		Spec:       networkingv1.IngressSpec{IngressClassName: cfg.Ingress.IngressClassName, Rules: rules},
 	}
-}
-
-// ingressAnnotations keeps everything that people use to steer their ingress controller. What kubectl notes down
-// about the service itself would only mislead it about the Ingress.
-func ingressAnnotations(in map[string]string) map[string]string {
-	out := maps.Clone(in)
-	delete(out, corev1.LastAppliedConfigAnnotation)
-	return out
 }
 
 func ingressRule(host, service string) networkingv1.IngressRule {

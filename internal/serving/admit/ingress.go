@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package admit
+
+import (
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/modelplane/modelplane/internal/config"
+	"github.com/modelplane/modelplane/internal/serving/ingress"
+)
+
+// checkIngress refuses annotations by which the Ingress of a service would reach beyond it.
+func (s *service) checkIngress() {
+	if s.mode != config.ModeStandard {
+		return // has no Ingress
+	}
+	for _, r := range ingress.Refusals(s.isvc.Annotations, s.cfg) {
+		s.Refuse(field.Forbidden(annotations.Key(r.Annotation), "not on a service with an Ingress: "+r.Advice()))
+	}
+}
