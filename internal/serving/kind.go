@@ -98,6 +98,7 @@ func (r *Room) services() engine.Controller {
 			{Object: &v1alpha1.ClusterServingRuntime{}},
 			{Object: &v1alpha1.ClusterStorageContainer{}},
 			{Object: &v1alpha1.TrainedModel{}},
+			{Object: &v1beta1.InferenceService{}, Index: clashIndex},
 			{Object: &corev1.Pod{}, Select: ofServices, Trim: kube.TrimPod, Index: serviceOf},
 			{Object: &corev1.ConfigMap{}, MetadataOnly: true},
 			{Object: &corev1.Secret{}, MetadataOnly: true},

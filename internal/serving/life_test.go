@@ -569,3 +569,35 @@ func conditionMessage(isvc *v1beta1.InferenceService, typ string) string {
 	}
 	return ""
 }
+
+// Name and namespace run into each other in the usual hosts: iris in x-NS and iris-x in NS become the same one.
+func TestHostThatAnotherNamespaceHas(t *testing.T) {
+	b := servingtest.New(t)
+	b.Install(t, testkit.GatewayAPI)
+	b.Configure(t, servingtest.Gateway())
+	ns := "x-" + b.NS
+	b.Create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}})
+	rt := b.Runtime("sklearn")
+	rt.Namespace = ns
+	first := b.Service("iris", "sklearn")
+	first.Namespace = ns
+	b.Create(t, rt, first)
+	b.Manage(t, b.Manager)
+	testkit.Eventually(t, servingtest.Patience, "the first to have its route", func() error {
+		return b.C.Get(t.Context(), client.ObjectKeyFromObject(first), &gatewayv1.HTTPRoute{})
+	})
+	b.Create(t, b.Service("iris-x", "sklearn"))
+	b.RollOut(t, "iris-x-predictor")
+	isvc := b.Status(t, "iris-x", "IngressReady", corev1.ConditionFalse, "HostTaken")
+	if message := conditionMessage(isvc, "IngressReady"); strings.Contains(message, ns) || !strings.Contains(message, "iris-"+ns+".models.test") {
+		t.Errorf("the condition is to name the host, and not whose it is: %s", message)
+	}
+	b.Status(t, "iris-x", "PredictorReady", corev1.ConditionTrue, "")
+	b.Gone(t, &gatewayv1.HTTPRoute{}, "iris-x")
+	b.Gone(t, &gatewayv1.HTTPRoute{}, "iris-x-predictor")
+	if err := b.C.Delete(t.Context(), first); err != nil {
+		t.Fatal(err)
+	}
+	b.Accept(t, "iris-x", "iris-x-predictor")
+	b.Status(t, "iris-x", "Ready", corev1.ConditionTrue, "")
+}

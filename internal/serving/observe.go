@@ -52,6 +52,8 @@ type Seen struct {
 	// Ingress says that the service has one.
 	Ingress bool
 	Pods    []corev1.Pod
+	// Rivals are services that want an address of this one.
+	Rivals []v1beta1.InferenceService
 
 	// What Knative is told by its own configuration, nil while it has none.
 	KnativeDomains, KnativeAutoscaler map[string]string
@@ -84,7 +86,7 @@ type observer struct {
 
 func (o *observer) observe(ctx context.Context) (Seen, error) {
 	for _, read := range []func(context.Context) error{
-		o.readConfig, o.readRuntimes, o.readStorage, o.readModels, o.readBundle, o.readLive, o.readKnative,
+		o.readConfig, o.readRuntimes, o.readStorage, o.readModels, o.readBundle, o.readLive, o.readKnative, o.readRivals,
 	} {
 		if err := read(ctx); err != nil {
 			return Seen{}, err

@@ -217,12 +217,24 @@ func (p *planner) front() *frontDoor {
 			"The platform's configuration asks for HTTPRoutes (ingress.enableGatewayApi), but the cluster does not serve the Gateway API. Install it; nothing needs a restart.")
 	default:
 		p.refuseAnnotations(door)
+		p.giveWay(door)
 	}
 	door.ignored = append(door.ignored, ingress.Ignored(s, p.cfg)...)
 	if p.problem == nil {
 		p.problem = door.problem
 	}
 	return door
+}
+
+// giveWay makes no routes to an address that another service has.
+func (p *planner) giveWay(door *frontDoor) {
+	if len(door.objects) == 0 {
+		return
+	}
+	if problem := p.taken(); problem != nil {
+		door.objects, door.problem = nil, problem
+		door.urls = ingress.URLSet{Address: door.urls.Address}
+	}
 }
 
 // refuseAnnotations makes no Ingress with annotations that reach beyond the service, nor one without them: they may be

@@ -271,6 +271,8 @@ func (p *planner) addresses(s *v1beta1.InferenceServiceStatus, cs kube.Condition
 	if urls.URL != "" && (before.URL != nil || cs.IsTrue(ingressReady)) {
 		s.URL = &urls.URL
 		s.Address = &v1beta1.Addressable{URL: &urls.Address}
+	} else if urls.Address != "" && before.Address != nil { // lost its host, but not its place in the cluster
+		s.Address = &v1beta1.Addressable{URL: &urls.Address}
 	}
 }
 
