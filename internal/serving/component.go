@@ -53,6 +53,8 @@ type builder struct {
 	seen *Seen
 	// imageVolumes says that some component mounts its model as an image.
 	imageVolumes bool
+	// images is how models come that are in images, empty if there is none or nothing is known.
+	images string
 }
 
 func (b *builder) failed(of v1beta1.ComponentType, err error) *failure {
@@ -138,6 +140,7 @@ func (b *builder) fetch(of v1beta1.ComponentType, src storage.Source, pod *corev
 	if err := storage.Check(src, b.seen.Containers); err != nil {
 		return nil, fmt.Errorf("spec.%s: %w", of, err)
 	}
+	src = b.apart(src)
 	b.imageVolumes = b.imageVolumes || storage.AsImageVolume(src, b.seen.Config.StorageInitializer)
 	if len(src.URIs) == 0 {
 		return storage.Annotations(src), nil
@@ -150,6 +153,7 @@ func (b *builder) fetch(of v1beta1.ComponentType, src storage.Source, pod *corev
 		Containers:      b.seen.Containers,
 		Secrets:         b.seen.Secrets[of],
 		Config:          b.seen.Config,
+		AsBefore:        b.asBefore(),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("spec.%s: %w", of, err)

@@ -54,10 +54,14 @@ func (p *planner) keep() engine.Plan {
 func (p *planner) statusAnnotations() map[string]string {
 	out := maps.Clone(p.isvc.Status.Annotations)
 	delete(out, annotationMadeOf)
+	delete(out, annotationImages)
+	if out == nil {
+		out = map[string]string{}
+	}
+	if p.images != "" {
+		out[annotationImages] = p.images
+	}
 	if frozen(p.isvc) && p.seen.Doubt == nil {
-		if out == nil {
-			out = map[string]string{}
-		}
 		out[annotationMadeOf] = p.own() + "." + p.platform()
 	}
 	if len(out) == 0 {

@@ -45,6 +45,9 @@ var apart = map[string]string{
 	"headless-later":     "the plan is a step on the way: at its end the Service has been made anew, see TestConfigurationChanges",
 	"headless-no-longer": "the plan is a step on the way: at its end the Service has been made anew, see TestConfigurationChanges",
 	"keda-after-hpa":     "the plan is a step on the way: at its end the HPA is gone and KEDA scales",
+
+	"image-beside-a-server-that-runs": "only in a file does a service run that nobody has looked at",
+	"image-beside-after-an-upgrade":   "only in a file does a service run that nobody has looked at",
 }
 
 // TestPlansComeTrue: what was planned from files happens in a cluster. Each case is admitted by the API server with our

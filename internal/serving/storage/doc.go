@@ -51,6 +51,8 @@ type Injection struct {
 	Containers  []v1alpha1.ClusterStorageContainer
 	Secrets     Secrets
 	Config      *config.Config
+	// AsBefore makes what earlier releases made, for a template that runs.
+	AsBefore bool
 }
 
 // Names that other tools know.

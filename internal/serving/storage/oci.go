@@ -123,11 +123,30 @@ func (i *injector) addModelcar(n int, parent string, m v1beta1.StorageUri) error
 		"ln -sfn /proc/$$$$/root/"+modelDir+" "+shellQuote(path.Clean(m.MountPath))+" && exec sleep infinity")
 	addMount(&car, volume)
 	runAs(&car, uid)
-	i.pod.Containers = append(i.pod.Containers, car)
-	i.pod.InitContainers = append(i.pod.InitContainers, i.modelcar(modelcarInitName+suffix, image,
+	check := i.modelcar(modelcarInitName+suffix, image,
 		`[ -n "$$(ls -A /`+modelDir+` 2>/dev/null)" ] || { echo `+
-			shellQuote("The image "+image+" has no files in /"+modelDir+"; put the model there and push the image again.")+`; exit 1; }`))
+			shellQuote("The image "+image+" has no files in /"+modelDir+"; put the model there and push the image again.")+`; exit 1; }`)
+	i.hideToken(&car)
+	i.hideToken(&check)
+	i.pod.Containers = append(i.pod.Containers, car)
+	i.pod.InitContainers = append(i.pod.InitContainers, check)
 	return nil
+}
+
+// Where Kubernetes mounts the token of a service account, and what hides it.
+const (
+	tokenPlace = "/var/run/secrets/kubernetes.io/serviceaccount"
+	noToken    = "no-token"
+)
+
+// hideToken keeps the token of the service account, which the server may have asked for, from the shell of an image that
+// carries a model: Kubernetes mounts it only where nothing is mounted yet.
+func (i *injector) hideToken(c *corev1.Container) {
+	if mounted := i.pod.AutomountServiceAccountToken; i.AsBefore || mounted != nil && !*mounted {
+		return
+	}
+	addVolume(&i.pod.Volumes, corev1.Volume{Name: noToken, VolumeSource: emptyDir()})
+	addMount(c, corev1.VolumeMount{Name: noToken, MountPath: tokenPlace, ReadOnly: true})
 }
 
 func (i *injector) modelcar(name, image, script string) corev1.Container {
@@ -215,6 +234,29 @@ func (i *injector) registryAuth(c *corev1.Container) {
 func (s Source) FromImage() bool {
 	scheme := schemeOf(s.URI)
 	return scheme == schemeOCI || strings.HasPrefix(scheme, schemeOCI+"+")
+}
+
+// WithImageVolumes has plain OCI addresses mounted by Kubernetes itself, so that nothing of the image runs.
+func (s Source) WithImageVolumes() Source {
+	native := func(uri string) string {
+		if rest, ok := strings.CutPrefix(uri, ociPrefix); ok {
+			return schemeNative + "://" + rest
+		}
+		return uri
+	}
+	s.URI, s.URIs = native(s.URI), slices.Clone(s.URIs)
+	for i := range s.URIs {
+		s.URIs[i].Uri = native(s.URIs[i].Uri)
+	}
+	return s
+}
+
+// BesideServer tells whether a model of the source comes in an image that runs beside the server.
+func BesideServer(s Source, cfg config.StorageInitializer) bool {
+	return slices.ContainsFunc(s.models(), func(m v1beta1.StorageUri) bool {
+		mode, _, err := ociMode(m.Uri, cfg)
+		return err == nil && mode == config.OCIModelcar
+	})
 }
 
 // AsImageVolume tells whether a model of the source is mounted as an image by
