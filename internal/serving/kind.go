@@ -3,7 +3,6 @@
 package serving
 
 import (
-	"context"
 	"errors"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -26,16 +25,9 @@ import (
 	"github.com/modelplane/modelplane/internal/engine"
 	"github.com/modelplane/modelplane/internal/kube"
 	"github.com/modelplane/modelplane/internal/serving/graphs"
+	"github.com/modelplane/modelplane/internal/serving/ingress"
 	"github.com/modelplane/modelplane/internal/serving/models"
-)
-
-// Optional APIs.
-var (
-	knativeService = schema.GroupVersionKind{Group: "serving.knative.dev", Version: "v1", Kind: "Service"}
-	virtualService = schema.GroupVersionKind{Group: "networking.istio.io", Version: "v1beta1", Kind: "VirtualService"}
-	scaledObject   = schema.GroupVersionKind{Group: "keda.sh", Version: "v1alpha1", Kind: "ScaledObject"}
-	otelCollector  = schema.GroupVersionKind{Group: "opentelemetry.io", Version: "v1beta1", Kind: "OpenTelemetryCollector"}
-	httpRoute      = schema.GroupVersionKind{Group: "gateway.networking.k8s.io", Version: "v1", Kind: "HTTPRoute"}
+	"github.com/modelplane/modelplane/internal/serving/observed"
 )
 
 // AddToScheme makes a scheme know every kind that the domain reads or writes.
@@ -74,7 +66,7 @@ func (r *Room) Controllers() []engine.Controller {
 type services struct{ *Room }
 
 func (r *Room) services() engine.Controller {
-	return engine.For[*v1beta1.InferenceService, Seen](services{r}, engine.Spec{
+	return engine.For[*v1beta1.InferenceService, observed.State](services{r}, engine.Spec{
 		Name:          "inferenceservice",
 		Knative:       true,
 		OldFinalizers: []string{v1beta1.FinalizerInferenceService},
@@ -88,10 +80,10 @@ func (r *Room) services() engine.Controller {
 			{Object: &autoscalingv2.HorizontalPodAutoscaler{}, MetadataOnly: true},
 			{Object: &networkingv1.Ingress{}, MetadataOnly: true},
 			{Object: &gatewayv1.HTTPRoute{}, Optional: true, Trim: trimRoute},
-			{Object: foreign(knativeService), Optional: true},
-			{Object: foreign(virtualService), Optional: true, MetadataOnly: true},
-			{Object: foreign(scaledObject), Optional: true, MetadataOnly: true},
-			{Object: foreign(otelCollector), Optional: true, MetadataOnly: true},
+			{Object: foreign(observed.KnativeService), Optional: true},
+			{Object: foreign(observed.VirtualService), Optional: true, MetadataOnly: true},
+			{Object: foreign(observed.ScaledObject), Optional: true, MetadataOnly: true},
+			{Object: foreign(observed.OTelCollector), Optional: true, MetadataOnly: true},
 		},
 		Inputs: []engine.Input{
 			{Object: &v1alpha1.ServingRuntime{}},
@@ -122,6 +114,11 @@ func serviceOf(obj client.Object) []string {
 	return []string{obj.GetLabels()[v1beta1.LabelInferenceService]}
 }
 
+// clashIndex finds the services that may want the address of another.
+func clashIndex(obj client.Object) []string {
+	return ingress.ClashIndex(obj.GetName(), obj.GetNamespace())
+}
+
 // ofServices selects the pods of services, among all pods of the cluster.
 var ofServices = func() labels.Selector {
 	exists, err := labels.NewRequirement(v1beta1.LabelInferenceService, selection.Exists, nil)
@@ -131,7 +128,7 @@ var ofServices = func() labels.Selector {
 	return labels.NewSelector().Add(*exists)
 }()
 
-var _ engine.Kind[*v1beta1.InferenceService, Seen] = services{}
+var _ engine.Kind[*v1beta1.InferenceService, observed.State] = services{}
 
 // trimRoute keeps what gateways say of it, and where it leads.
 func trimRoute(obj client.Object) {
@@ -141,10 +138,4 @@ func trimRoute(obj client.Object) {
 			r.Spec.Rules[i] = gatewayv1.HTTPRouteRule{BackendRefs: rule.BackendRefs}
 		}
 	}
-}
-
-// Observe implements engine.Kind.
-func (s services) Observe(ctx context.Context, r engine.Reader, isvc *v1beta1.InferenceService) (Seen, error) {
-	o := &observer{Room: s.Room, Reader: r, isvc: isvc}
-	return o.observe(ctx)
 }

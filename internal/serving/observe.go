@@ -12,7 +12,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/version"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
@@ -22,52 +21,12 @@ import (
 	"github.com/modelplane/modelplane/internal/engine"
 	"github.com/modelplane/modelplane/internal/serving/ingress"
 	"github.com/modelplane/modelplane/internal/serving/models"
+	"github.com/modelplane/modelplane/internal/serving/observed"
+	"github.com/modelplane/modelplane/internal/serving/resolve"
 	"github.com/modelplane/modelplane/internal/serving/runtimes"
 	"github.com/modelplane/modelplane/internal/serving/storage"
 	"github.com/modelplane/modelplane/internal/serving/workload"
 )
-
-// Seen is everything that the decision about a service depends on.
-type Seen struct {
-	Config          *config.Config
-	ConfigNamespace string
-	Mode            string
-	// Doubt is what is not known of the configuration, nil if everything is.
-	Doubt *config.Problem
-	// Kubernetes is its version, where models may come as images; nil if nobody knows.
-	Kubernetes *version.Version
-
-	Runtimes   runtimes.Candidates
-	Containers []v1alpha1.ClusterStorageContainer
-	Secrets    map[v1beta1.ComponentType]storage.Secrets // for storageUris only
-	Models     []v1alpha1.TrainedModel
-	CABundle   *string // nil: wanted and missing
-
-	Deployments map[string]*appsv1.Deployment
-	Services    map[string]*corev1.Service
-	// HPAs are looked for where something else could scale instead.
-	HPAs    map[string]bool
-	Knative map[string]*unstructured.Unstructured
-	Routes  map[string]client.Object // by kind/name
-	// Ingress says that the service has one.
-	Ingress bool
-	Pods    []corev1.Pod
-	// Rivals are services that want an address of this one.
-	Rivals []v1beta1.InferenceService
-
-	// What Knative is told by its own configuration, nil while it has none.
-	KnativeDomains, KnativeAutoscaler map[string]string
-
-	served map[schema.GroupKind]bool
-}
-
-func (s *Seen) has(gvk schema.GroupVersionKind) bool { return s.served[gvk.GroupKind()] }
-
-// available tells whether a Deployment has pods that answer.
-func (s *Seen) available(name string) bool {
-	d := s.Deployments[name]
-	return d != nil && d.Status.AvailableReplicas > 0
-}
 
 // Where Knative keeps its configuration.
 const (
@@ -76,20 +35,26 @@ const (
 	knativeAutoscaler = "config-autoscaler"
 )
 
+// Observe implements engine.Kind.
+func (s services) Observe(ctx context.Context, r engine.Reader, isvc *v1beta1.InferenceService) (observed.State, error) {
+	o := &observer{Room: s.Room, Reader: r, isvc: isvc}
+	return o.observe(ctx)
+}
+
 // observer reads for one service.
 type observer struct {
 	*Room
 	engine.Reader
 	isvc *v1beta1.InferenceService
-	seen Seen
+	seen observed.State
 }
 
-func (o *observer) observe(ctx context.Context) (Seen, error) {
+func (o *observer) observe(ctx context.Context) (observed.State, error) {
 	for _, read := range []func(context.Context) error{
 		o.readConfig, o.readRuntimes, o.readStorage, o.readModels, o.readBundle, o.readLive, o.readKnative, o.readRivals,
 	} {
 		if err := read(ctx); err != nil {
-			return Seen{}, err
+			return observed.State{}, err
 		}
 	}
 	return o.seen, nil
@@ -101,29 +66,17 @@ func (o *observer) readConfig(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	o.seen.Mode, o.seen.Doubt = modeOf(o.isvc, o.seen.Config), o.seen.Config.Doubt(madeOf...)
+	o.seen.Mode, o.seen.Doubt = modeOf(o.isvc, o.seen.Config), o.seen.Config.Doubt(resolve.ConfigKeys...)
 	if o.seen.Config.StorageInitializer.EffectiveOCIMode() != "" {
 		if o.seen.Kubernetes, err = o.cluster.Version(); err != nil {
 			return err
 		}
 	}
-	o.seen.served = map[schema.GroupKind]bool{}
-	for _, gvk := range []schema.GroupVersionKind{knativeService, virtualService, scaledObject, otelCollector, httpRoute} {
-		o.seen.served[gvk.GroupKind()] = o.Has(gvk.GroupKind())
+	o.seen.Served = map[schema.GroupKind]bool{}
+	for _, gvk := range observed.OptionalAPIs {
+		o.seen.Served[gvk.GroupKind()] = o.Has(gvk.GroupKind())
 	}
 	return nil
-}
-
-// predictors are the specs that runtimes are needed for. A canary that cannot
-// be understood is the plan's to complain about.
-func predictors(isvc *v1beta1.InferenceService) []*v1beta1.PredictorSpec {
-	out := []*v1beta1.PredictorSpec{&isvc.Spec.Predictor}
-	for i := range isvc.Spec.Canary {
-		if spec, err := effective(&isvc.Spec.Predictor, &isvc.Spec.Canary[i].Predictor.PredictorSpec); err == nil {
-			out = append(out, spec)
-		}
-	}
-	return out
 }
 
 // readRuntimes reads the one that was named, or all that could be chosen.
@@ -131,7 +84,7 @@ func (o *observer) readRuntimes(ctx context.Context) error {
 	if o.seen.Mode == config.ModeModelMesh {
 		return nil
 	}
-	for _, spec := range predictors(o.isvc) {
+	for _, spec := range resolve.Predictors(o.isvc) {
 		if spec.Model == nil {
 			continue
 		}
@@ -275,7 +228,7 @@ func (o *observer) readBundle(ctx context.Context) error {
 // readLive reads what became of earlier plans.
 func (o *observer) readLive(ctx context.Context) error {
 	o.seen.Deployments = map[string]*appsv1.Deployment{}
-	for _, name := range deploymentNames(o.isvc) {
+	for _, name := range resolve.DeploymentNames(o.isvc) {
 		d := &appsv1.Deployment{}
 		d.Namespace, d.Name = o.isvc.Namespace, name
 		if err := o.Child(ctx, d); err == nil {
@@ -299,7 +252,7 @@ func (o *observer) readLive(ctx context.Context) error {
 // a new plan.
 func (o *observer) readBeside(ctx context.Context) error {
 	o.seen.Services, o.seen.HPAs = map[string]*corev1.Service{}, map[string]bool{}
-	for _, name := range deploymentNames(o.isvc) {
+	for _, name := range resolve.DeploymentNames(o.isvc) {
 		service := &corev1.Service{}
 		service.Namespace, service.Name = o.isvc.Namespace, name
 		if err := o.Child(ctx, service); err == nil {
@@ -307,7 +260,7 @@ func (o *observer) readBeside(ctx context.Context) error {
 		} else if client.IgnoreNotFound(err) != nil {
 			return err
 		}
-		if !o.seen.has(scaledObject) {
+		if !o.seen.Has(observed.ScaledObject) {
 			continue
 		}
 		hpa := &metav1.PartialObjectMetadata{}
@@ -327,14 +280,14 @@ func (o *observer) readRoutes(ctx context.Context) error {
 	if err := o.readIngress(ctx); err != nil {
 		return err
 	}
-	if !o.seen.has(httpRoute) || !o.seen.Config.Ingress.EnableGatewayAPI {
+	if !o.seen.Has(observed.HTTPRoute) || !o.seen.Config.Ingress.EnableGatewayAPI {
 		return nil
 	}
 	for _, name := range []string{o.isvc.Name, o.isvc.Name + "-predictor", o.isvc.Name + "-transformer", o.isvc.Name + "-explainer", o.isvc.Name + "-path"} {
 		route := &gatewayv1.HTTPRoute{}
 		route.Namespace, route.Name = o.isvc.Namespace, name
 		if err := o.Child(ctx, route); err == nil {
-			o.seen.Routes[httpRoute.Kind+"/"+name] = route
+			o.seen.Routes[observed.HTTPRoute.Kind+"/"+name] = route
 		} else if client.IgnoreNotFound(err) != nil {
 			return err
 		}
@@ -355,23 +308,13 @@ func (o *observer) readIngress(ctx context.Context) error {
 	return client.IgnoreNotFound(err)
 }
 
-// deploymentNames are those that a service may have in the cluster.
-func deploymentNames(isvc *v1beta1.InferenceService) []string {
-	stable := predictorName(isvc, isvc.Spec.Predictor.Name)
-	names := []string{stable, stable + "-worker", isvc.Name + "-transformer", isvc.Name + "-explainer"}
-	for i := range isvc.Spec.Canary {
-		names = append(names, predictorName(isvc, isvc.Spec.Canary[i].Predictor.Name))
-	}
-	return names
-}
-
 func (o *observer) readKnative(ctx context.Context) error {
 	o.seen.Knative = map[string]*unstructured.Unstructured{}
-	if o.seen.Mode == config.ModeStandard || !o.seen.has(knativeService) {
+	if o.seen.Mode == config.ModeStandard || !o.seen.Has(observed.KnativeService) {
 		return nil
 	}
-	for _, name := range deploymentNames(o.isvc) {
-		u := foreign(knativeService)
+	for _, name := range resolve.DeploymentNames(o.isvc) {
+		u := foreign(observed.KnativeService)
 		u.SetNamespace(o.isvc.Namespace)
 		u.SetName(name)
 		if err := o.Child(ctx, u); err == nil {
@@ -387,6 +330,37 @@ func (o *observer) readKnative(ctx context.Context) error {
 		}
 		if cm != nil {
 			*into = cm.Data
+		}
+	}
+	return nil
+}
+
+// readRivals reads the services that want an address of this one, in whatever namespace.
+func (o *observer) readRivals(ctx context.Context) error {
+	mine := ingress.ClaimsOf(o.isvc, o.seen.Config)
+	if len(mine) == 0 {
+		return nil
+	}
+	others := engine.Matching(func(obj client.Object) bool {
+		return obj.GetNamespace() != o.isvc.Namespace || obj.GetName() != o.isvc.Name
+	})
+	queries := [][]client.ListOption{{others}}
+	if values, ok := ingress.ClashQueries(ingress.Outline(o.isvc), o.seen.Config); ok {
+		queries = nil
+		for _, value := range values {
+			queries = append(queries, []client.ListOption{engine.Indexed(value), others})
+		}
+	}
+	for _, query := range queries {
+		list := &v1beta1.InferenceServiceList{}
+		if err := o.List(ctx, list, query...); err != nil {
+			return err
+		}
+		for i := range list.Items {
+			rival := &list.Items[i]
+			if others(rival) && ingress.Shared(mine, ingress.ClaimsOf(rival, o.seen.Config)) != "" {
+				o.seen.Rivals = append(o.seen.Rivals, *rival)
+			}
 		}
 	}
 	return nil

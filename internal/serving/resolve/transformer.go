@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package serving
+package resolve
 
 import (
 	"fmt"
@@ -20,7 +20,7 @@ import (
 
 // Arguments that transformers and explainers understand.
 const (
-	argModelName     = "--model_name"
+	ArgModelName     = "--model_name"
 	argPredictorHost = "--predictor_host"
 	argHTTPPort      = "--http_port"
 	argWorkers       = "--workers"
@@ -41,8 +41,8 @@ func (a *arguments) add(flag, value string) {
 	}
 }
 
-// argument is the value of a flag, or nothing. Of several the last one counts.
-func argument(args []string, flag string) string {
+// Argument is the value of a flag, or nothing. Of several the last one counts.
+func Argument(args []string, flag string) string {
 	value := ""
 	for i, arg := range args {
 		if rest, ok := strings.CutPrefix(arg, flag+"="); ok {
@@ -62,7 +62,7 @@ func (a *arguments) addWorkers(ext v1beta1.ComponentExtensionSpec) {
 
 // transformer makes the component that works on requests and responses around
 // the predictor.
-func (b *builder) transformer(mesh bool) (*component, *failure) {
+func (b *builder) transformer(mesh bool) (*Component, *Failure) {
 	const of = v1beta1.TransformerComponent
 	spec := b.isvc.Spec.Transformer
 	pod := *spec.PodSpec.Core().DeepCopy()
@@ -72,11 +72,11 @@ func (b *builder) transformer(mesh bool) (*component, *failure) {
 	internal := helpers(of, spec.ComponentExtensionSpec)
 	main := &pod.Containers[0]
 	args := arguments(main.Args)
-	args.add(argModelName, b.isvc.Name)
+	args.add(ArgModelName, b.isvc.Name)
 	if mesh {
 		host, protocol, problem := b.meshPredictor()
 		if problem != nil {
-			return nil, &failure{of: of, problem: problem}
+			return nil, &Failure{Of: of, Problem: problem}
 		}
 		args.add(argPredictorHost, host)
 		args.add(argProtocol, protocol)
@@ -93,7 +93,7 @@ func (b *builder) transformer(mesh bool) (*component, *failure) {
 }
 
 // explainer makes the component that answers why.
-func (b *builder) explainer() (*component, *failure) {
+func (b *builder) explainer() (*Component, *Failure) {
 	const of = v1beta1.ExplainerComponent
 	spec := b.isvc.Spec.Explainer
 	pod := *spec.PodSpec.Core().DeepCopy()
@@ -112,7 +112,7 @@ func (b *builder) explainer() (*component, *failure) {
 	}
 	main := &pod.Containers[0]
 	args := arguments(main.Args)
-	args.add(argModelName, b.isvc.Name)
+	args.add(ArgModelName, b.isvc.Name)
 	args.add(argPredictorHost, b.predictorHost())
 	args.add(argHTTPPort, httpPort)
 	args.addWorkers(spec.ComponentExtensionSpec)
@@ -134,7 +134,7 @@ func (b *builder) art(spec *v1beta1.ExplainerSpec) corev1.Container {
 		}
 		container.Image = settings.Image + ":" + version
 	}
-	args := arguments{argModelName, b.isvc.Name, argHTTPPort, httpPort, argPredictorHost, b.predictorHost()}
+	args := arguments{ArgModelName, b.isvc.Name, argHTTPPort, httpPort, argPredictorHost, b.predictorHost()}
 	args.addWorkers(spec.ComponentExtensionSpec)
 	if art.StorageURI != "" {
 		args.add(argStorageURI, modelsDir)
@@ -149,13 +149,13 @@ func (b *builder) art(spec *v1beta1.ExplainerSpec) corev1.Container {
 
 // around is what transformer and explainer have in common.
 func (b *builder) around(of v1beta1.ComponentType, pod corev1.PodSpec, src storage.Source, internal map[string]string,
-	ext v1beta1.ComponentExtensionSpec) (*component, *failure) {
+	ext v1beta1.ComponentExtensionSpec) (*Component, *Failure) {
 	fetched, err := b.fetch(of, src, &pod)
 	if err != nil {
 		return nil, b.failed(of, err)
 	}
 	maps.Copy(internal, fetched)
-	return &component{Part: workload.Part{
+	return &Component{Part: workload.Part{
 		IsvcName:    b.isvc.Name,
 		Component:   of,
 		Name:        b.isvc.Name + "-" + string(of),
@@ -169,7 +169,7 @@ func (b *builder) around(of v1beta1.ComponentType, pod corev1.PodSpec, src stora
 }
 
 func (b *builder) predictorHost() string {
-	return predictorName(b.isvc, b.isvc.Spec.Predictor.Name) + "." + b.isvc.Namespace
+	return PredictorName(b.isvc, b.isvc.Spec.Predictor.Name) + "." + b.isvc.Namespace
 }
 
 // meshPredictor is where the model mesh serves the predictor, which its own

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package serving
+package status
 
 import (
 	"slices"
@@ -13,21 +13,21 @@ import (
 )
 
 // failing are the conditions whose causes are told in events.
-var failing = []string{predictorReady, transformerReady, explainerReady, ingressReady, canaryReady}
+var failing = []string{PredictorReady, TransformerReady, ExplainerReady, IngressReady, CanaryReady}
 
-// failures tell each cause once, in the words of its condition: when it is found, and not again while it stays, however
+// Events tell each cause once, in the words of its condition: when it is found, and not again while it stays, however
 // often a container is restarted. What took the readiness of a service away is told by the engine, and so is a problem.
-func (p *planner) failures(s *v1beta1.InferenceServiceStatus) []engine.Event {
-	ready, _ := p.before(v1beta1.ConditionReady)
+func (j Judge) Events(s *v1beta1.InferenceServiceStatus, problem *engine.Problem) []engine.Event {
+	ready, _ := j.Before(v1beta1.ConditionReady)
 	lost := ready.Status == metav1.ConditionTrue && isFalse(s, v1beta1.ConditionReady)
 	var out []engine.Event
 	for _, c := range s.Conditions {
-		if !slices.Contains(failing, c.Type) || c.Status != corev1.ConditionFalse || lost && c.Type != canaryReady {
+		if !slices.Contains(failing, c.Type) || c.Status != corev1.ConditionFalse || lost && c.Type != CanaryReady {
 			continue
 		}
-		before, _ := p.before(c.Type)
+		before, _ := j.Before(c.Type)
 		said := before.Status == metav1.ConditionFalse && before.Reason == c.Reason && before.Message == c.Message
-		if said || p.problem != nil && p.problem.Message == c.Message {
+		if said || problem != nil && problem.Message == c.Message {
 			continue
 		}
 		event := engine.Event{Warning: true, Reason: c.Reason, Message: c.Message}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package serving
+package resolve
 
 import (
 	"reflect"
@@ -14,12 +14,12 @@ import (
 // recognises a change of the platform by.
 func TestSectionsAreThoseOfTheKeys(t *testing.T) {
 	parts := sections(config.Default())
-	if len(parts) != len(madeOf) {
-		t.Fatalf("%d sections for %d keys", len(parts), len(madeOf))
+	if len(parts) != len(ConfigKeys) {
+		t.Fatalf("%d sections for %d keys", len(parts), len(ConfigKeys))
 	}
 	for i, part := range parts {
-		if got := reflect.TypeOf(part).Name(); !strings.EqualFold(got, madeOf[i]) {
-			t.Errorf("section %d is %s, and the key is %s", i, got, madeOf[i])
+		if got := reflect.TypeOf(part).Name(); !strings.EqualFold(got, ConfigKeys[i]) {
+			t.Errorf("section %d is %s, and the key is %s", i, got, ConfigKeys[i])
 		}
 	}
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package serving
+package standard
 
 import (
 	"maps"
@@ -31,7 +31,7 @@ func (p *planner) keepLeaving(front *frontDoor) {
 			&appsv1.Deployment{TypeMeta: metav1.TypeMeta{APIVersion: "apps/v1", Kind: "Deployment"}, ObjectMeta: meta},
 			&corev1.Service{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Service"}, ObjectMeta: meta},
 		} {
-			p.children = append(p.children, engine.Child{Object: object, Keep: true})
+			p.add(engine.Child{Object: object, Keep: true})
 		}
 	}
 }
@@ -44,7 +44,7 @@ func (p *planner) leaving() []string {
 			names[name] = true
 		}
 	}
-	for _, c := range append(p.components(), p.canaries...) {
+	for _, c := range append(p.parts.List(), p.parts.Canaries...) {
 		delete(names, c.Name)
 		delete(names, c.Name+"-worker")
 	}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package serving
+package status
 
 import (
 	corev1 "k8s.io/api/core/v1"
@@ -9,17 +9,18 @@ import (
 	"github.com/modelplane/modelplane/api/serving/v1beta1"
 	"github.com/modelplane/modelplane/internal/kube"
 	"github.com/modelplane/modelplane/internal/kube/cause"
+	"github.com/modelplane/modelplane/internal/serving/resolve"
 )
 
-// modelStatus tells how far the model of a predictor is. What was recorded of a
+// ModelStatus tells how far the model of a predictor is. What was recorded of a
 // failure stays word by word while the failure lasts, although pods come and
 // go, and is cleared when it is over.
-func (p *planner) modelStatus(c *component) *v1beta1.ModelStatus {
-	pods, d := p.podsOf(c.Name), p.seen.Deployments[c.Name]
+func (j Judge) ModelStatus(c *resolve.Component) *v1beta1.ModelStatus {
+	pods, d := j.Seen.PodsOf(c.Name), j.Seen.Deployments[c.Name]
 	if d == nil {
-		return p.modelStatusOf(p.modelBefore(c), pods, false, func() (cause.Finding, bool) { return cause.Finding{}, false })
+		return j.ModelStatusOf(j.modelBefore(c), pods, false, func() (cause.Finding, bool) { return cause.Finding{}, false })
 	}
-	s := p.modelStatusOf(p.modelBefore(c), pods, p.loaded(c), func() (cause.Finding, bool) { return cause.Of(d, pods) })
+	s := j.ModelStatusOf(j.modelBefore(c), pods, j.loaded(c), func() (cause.Finding, bool) { return cause.Of(d, pods) })
 	// Pods that are about to give way are one copy too many for a moment.
 	s.ModelCopies.TotalCopies = min(s.ModelCopies.TotalCopies, int(ptr.Deref(d.Spec.Replicas, 1)))
 	return s
@@ -28,15 +29,15 @@ func (p *planner) modelStatus(c *component) *v1beta1.ModelStatus {
 // loaded tells whether every pod has the model that the spec asks for. While a
 // Deployment's own status lags behind, what was said before stands, unless the
 // spec has changed since.
-func (p *planner) loaded(c *component) bool {
+func (j Judge) loaded(c *resolve.Component) bool {
 	names := []string{c.Name}
 	if w := c.Part.Worker; w != nil {
 		names = append(names, w.Name)
 	}
-	before := p.modelBefore(c)
-	was := before != nil && before.TransitionStatus == v1beta1.UpToDate && p.isvc.Status.ObservedGeneration == p.isvc.Generation
+	before := j.modelBefore(c)
+	was := before != nil && before.TransitionStatus == v1beta1.UpToDate && j.Isvc.Status.ObservedGeneration == j.Isvc.Generation
 	for _, name := range names {
-		d := p.seen.Deployments[name]
+		d := j.Seen.Deployments[name]
 		if d == nil || d.Status.ObservedGeneration >= d.Generation && !kube.RolledOut(d) || d.Status.ObservedGeneration < d.Generation && !was {
 			return false
 		}
@@ -44,7 +45,8 @@ func (p *planner) loaded(c *component) bool {
 	return true
 }
 
-func (p *planner) modelStatusOf(before *v1beta1.ModelStatus, pods []corev1.Pod, ready bool, why func() (cause.Finding, bool)) *v1beta1.ModelStatus {
+// ModelStatusOf tells how far a model is, given its pods, whether all of them have it, and why not.
+func (j Judge) ModelStatusOf(before *v1beta1.ModelStatus, pods []corev1.Pod, ready bool, why func() (cause.Finding, bool)) *v1beta1.ModelStatus {
 	s := &v1beta1.ModelStatus{
 		TransitionStatus:    v1beta1.InProgress,
 		ModelRevisionStates: &v1beta1.ModelRevisionStates{ActiveModelState: activeBefore(before, pods), TargetModelState: v1beta1.Pending},
@@ -69,12 +71,12 @@ func (p *planner) modelStatusOf(before *v1beta1.ModelStatus, pods []corev1.Pod, 
 }
 
 // modelBefore is what was last said of the model of a predictor or canary.
-func (p *planner) modelBefore(c *component) *v1beta1.ModelStatus {
-	if c.canary == "" {
-		return p.isvc.Status.ModelStatus
+func (j Judge) modelBefore(c *resolve.Component) *v1beta1.ModelStatus {
+	if c.Canary == "" {
+		return j.Isvc.Status.ModelStatus
 	}
-	for i := range p.isvc.Status.CanaryStatuses {
-		if s := &p.isvc.Status.CanaryStatuses[i]; s.Name == c.canary {
+	for i := range j.Isvc.Status.CanaryStatuses {
+		if s := &j.Isvc.Status.CanaryStatuses[i]; s.Name == c.Canary {
 			return s.ModelStatus
 		}
 	}
@@ -108,7 +110,7 @@ func failureInfo(before *v1beta1.ModelStatus, f cause.Finding) *v1beta1.FailureI
 }
 
 // invalidModel tells that the predictor cannot be made.
-func invalidModel(before *v1beta1.ModelStatus, f *failure) *v1beta1.ModelStatus {
+func invalidModel(before *v1beta1.ModelStatus, f *resolve.Failure) *v1beta1.ModelStatus {
 	s := &v1beta1.ModelStatus{}
 	if before != nil {
 		s = before.DeepCopy()
@@ -118,7 +120,7 @@ func invalidModel(before *v1beta1.ModelStatus, f *failure) *v1beta1.ModelStatus 
 	}
 	s.TransitionStatus = v1beta1.InvalidSpec
 	s.ModelRevisionStates.TargetModelState = v1beta1.FailedToLoad
-	s.LastFailureInfo = &v1beta1.FailureInfo{Reason: f.reason, Message: f.problem.Message}
+	s.LastFailureInfo = &v1beta1.FailureInfo{Reason: f.Reason, Message: f.Problem.Message}
 	return s
 }
 

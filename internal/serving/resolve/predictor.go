@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package serving
+package resolve
 
 import (
 	"maps"
@@ -13,8 +13,8 @@ import (
 	"github.com/modelplane/modelplane/internal/serving/workload"
 )
 
-// predictorName is the name of the predictor's Deployment and Service.
-func predictorName(isvc *v1beta1.InferenceService, named string) string {
+// PredictorName is the name of the predictor's Deployment and Service.
+func PredictorName(isvc *v1beta1.InferenceService, named string) string {
 	if named != "" {
 		return isvc.Name + "-" + named + "-predictor"
 	}
@@ -22,7 +22,7 @@ func predictorName(isvc *v1beta1.InferenceService, named string) string {
 }
 
 // predictor makes the stable predictor or, from its effective spec, a canary.
-func (b *builder) predictor(spec *v1beta1.PredictorSpec) (*component, *failure) {
+func (b *builder) predictor(spec *v1beta1.PredictorSpec) (*Component, *Failure) {
 	const of = v1beta1.PredictorComponent
 	merged, rt, err := b.merge(spec)
 	if err != nil {
@@ -40,11 +40,11 @@ func (b *builder) predictor(spec *v1beta1.PredictorSpec) (*component, *failure) 
 	if models.MultiModel(spec) {
 		maps.Copy(internal, b.agent())
 	}
-	c := &component{runtime: rt, protocol: merged.Protocol}
+	c := &Component{Runtime: rt, Protocol: merged.Protocol}
 	c.Part = workload.Part{
 		IsvcName:    b.isvc.Name,
 		Component:   of,
-		Name:        predictorName(b.isvc, spec.Name),
+		Name:        PredictorName(b.isvc, spec.Name),
 		Namespace:   b.isvc.Namespace,
 		Labels:      b.labels(of, merged.Labels, b.isvc.Labels, spec.Labels),
 		Annotations: b.annotations(merged.Annotations, internal, spec.Annotations),
@@ -60,7 +60,7 @@ func (b *builder) predictor(spec *v1beta1.PredictorSpec) (*component, *failure) 
 
 // addWorker makes the predictor span several nodes. The generation in labels
 // and names keeps the workers of one version with their own head.
-func (b *builder) addWorker(c *component, w *runtimes.Worker) {
+func (b *builder) addWorker(c *Component, w *runtimes.Worker) {
 	c.Labels[v1beta1.LabelGeneration] = strconv.FormatInt(b.isvc.Generation, 10)
 	labels := b.labels(v1beta1.PredictorComponent, w.Labels, b.isvc.Labels)
 	labels[v1beta1.LabelGeneration] = c.Labels[v1beta1.LabelGeneration]
@@ -116,10 +116,11 @@ func predictorSource(spec *v1beta1.PredictorSpec) storage.Source {
 func (b *builder) agent() map[string]string {
 	return map[string]string{
 		v1beta1.AnnotationAgent:            "true",
-		v1beta1.AnnotationConfigVolumeName: modelConfigName(b.isvc),
+		v1beta1.AnnotationConfigVolumeName: ModelConfigName(b.isvc),
 		v1beta1.AnnotationConfigMountPath:  configsDir,
 		v1beta1.AnnotationModelDir:         modelsDir,
 	}
 }
 
-func modelConfigName(isvc *v1beta1.InferenceService) string { return "modelconfig-" + isvc.Name + "-0" }
+// ModelConfigName is the name of the ConfigMap that lists the models of a server that takes several.
+func ModelConfigName(isvc *v1beta1.InferenceService) string { return "modelconfig-" + isvc.Name + "-0" }

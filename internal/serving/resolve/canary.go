@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package serving
+package resolve
 
 import (
 	"encoding/json"
@@ -15,29 +15,29 @@ import (
 
 // canaries makes the predictors on trial. Each is the stable predictor with
 // what the canary says differently, and has a fixed number of pods.
-func (b *builder) canaries() ([]*component, *failure) {
-	var out []*component
+func (b *builder) canaries() ([]*Component, *Failure) {
+	var out []*Component
 	for i := range b.isvc.Spec.Canary {
 		canary := &b.isvc.Spec.Canary[i]
-		spec, err := effective(&b.isvc.Spec.Predictor, &canary.Predictor.PredictorSpec)
+		spec, err := Effective(&b.isvc.Spec.Predictor, &canary.Predictor.PredictorSpec)
 		if err != nil {
 			return nil, b.failed(v1beta1.PredictorComponent, fmt.Errorf("spec.canary[%d].predictor: %w", i, err))
 		}
 		c, failure := b.predictor(spec)
 		if failure != nil {
-			failure.problem.Message = fmt.Sprintf("spec.canary[%d].predictor: %s", i, failure.problem.Message)
+			failure.Problem.Message = fmt.Sprintf("spec.canary[%d].predictor: %s", i, failure.Problem.Message)
 			return nil, failure
 		}
-		c.canary, c.percent = canary.Predictor.Name, canary.TrafficPercent
+		c.Canary, c.Percent = canary.Predictor.Name, canary.TrafficPercent
 		c.Replicas = canaryReplicas(&b.isvc.Spec.Predictor, canary)
 		out = append(out, c)
 	}
 	return out, nil
 }
 
-// effective is the canary's predictor on top of the stable one: fields of the
+// Effective is the canary's predictor on top of the stable one: fields of the
 // canary win, lists are taken whole. Scaling stays with the stable predictor.
-func effective(stable, canary *v1beta1.PredictorSpec) (*v1beta1.PredictorSpec, error) {
+func Effective(stable, canary *v1beta1.PredictorSpec) (*v1beta1.PredictorSpec, error) {
 	base, err := json.Marshal(stable)
 	if err != nil {
 		return nil, err
@@ -69,19 +69,14 @@ func canaryReplicas(stable *v1beta1.PredictorSpec, canary *v1beta1.CanarySpec) *
 	return ptr.To(int32(math.Ceil(share)))
 }
 
-// relieve takes the pods of canaries that work off the stable predictor, which
-// always keeps one.
-func (b *builder) relieve(stable *component, canaries []*component) {
-	if stable.Scale.MinReplicas == nil {
-		return
-	}
-	least := *stable.Scale.MinReplicas
-	for _, c := range canaries {
-		if b.seen.available(c.Name) {
-			least -= ptr.Deref(c.Replicas, 0)
+// Predictors are the specs that runtimes are needed for. A canary that cannot
+// be understood is the plan's to complain about.
+func Predictors(isvc *v1beta1.InferenceService) []*v1beta1.PredictorSpec {
+	out := []*v1beta1.PredictorSpec{&isvc.Spec.Predictor}
+	for i := range isvc.Spec.Canary {
+		if spec, err := Effective(&isvc.Spec.Predictor, &isvc.Spec.Canary[i].Predictor.PredictorSpec); err == nil {
+			out = append(out, spec)
 		}
 	}
-	if least = max(least, 1); least < *stable.Scale.MinReplicas {
-		stable.Scale.MinReplicas = &least
-	}
+	return out
 }

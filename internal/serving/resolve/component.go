@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package serving
+package resolve
 
 import (
 	"errors"
@@ -14,6 +14,7 @@ import (
 
 	"github.com/modelplane/modelplane/api/serving/v1beta1"
 	"github.com/modelplane/modelplane/internal/engine"
+	"github.com/modelplane/modelplane/internal/serving/observed"
 	"github.com/modelplane/modelplane/internal/serving/runtimes"
 	"github.com/modelplane/modelplane/internal/serving/storage"
 	"github.com/modelplane/modelplane/internal/serving/workload"
@@ -28,45 +29,44 @@ const (
 	configsDir           = "/mnt/configs"
 )
 
-// component is one part of a service, decided: the predictor, a canary, the
-// transformer or the explainer.
-type component struct {
+// Component is one part of a service, decided: the predictor, a canary, the transformer or the explainer.
+type Component struct {
 	workload.Part
-	// canary is the name of a canary, empty for the stable predictor and others.
-	canary  string
-	percent int32
-	// runtime that the predictor was made with, nil for custom containers.
-	runtime  *runtimes.Runtime
-	protocol v1beta1.InferenceServiceProtocol
+	// Canary is the name of a canary, empty for the stable predictor and others.
+	Canary  string
+	Percent int32
+	// Runtime that the predictor was made with, nil for custom containers.
+	Runtime  *runtimes.Runtime
+	Protocol v1beta1.InferenceServiceProtocol
 }
 
-// failure is why a component cannot be made.
-type failure struct {
-	of      v1beta1.ComponentType
-	reason  v1beta1.FailureReason
-	problem *engine.Problem
+// Failure is why a component cannot be made. Of is empty for what concerns the service as a whole.
+type Failure struct {
+	Of      v1beta1.ComponentType
+	Reason  v1beta1.FailureReason
+	Problem *engine.Problem
 }
 
 // builder makes the components of one service.
 type builder struct {
 	isvc *v1beta1.InferenceService
-	seen *Seen
+	seen *observed.State
 	// imageVolumes says that some component mounts its model as an image.
 	imageVolumes bool
 	// images is how models come that are in images, empty if there is none or nothing is known.
 	images string
 }
 
-func (b *builder) failed(of v1beta1.ComponentType, err error) *failure {
+func (b *builder) failed(of v1beta1.ComponentType, err error) *Failure {
 	if f, ok := errors.AsType[*runtimes.Failure](err); ok {
-		out := &failure{of: of, reason: f.Reason, problem: problemOf(f.Reason, err)}
+		out := &Failure{Of: of, Reason: f.Reason, Problem: problemOf(f.Reason, err)}
 		if f.Condition != "" {
-			out.problem.Reason = f.Condition
+			out.Problem.Reason = f.Condition
 		}
 		return out
 	}
-	return &failure{of: of, reason: v1beta1.InvalidPredictorSpec,
-		problem: engine.MustChange(string(v1beta1.InvalidPredictorSpec), "%s", err.Error())}
+	return &Failure{Of: of, Reason: v1beta1.InvalidPredictorSpec,
+		Problem: engine.MustChange(string(v1beta1.InvalidPredictorSpec), "%s", err.Error())}
 }
 
 // problemOf sorts failures by who must act: a runtime may still come, a spec

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package observed holds everything that the decision about an InferenceService depends on besides the service itself, as
+// plain data. Reading it is for the room above, and judging it for the rooms that plan: nothing is decided here.
+package observed
+
+import (
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/version"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/modelplane/modelplane/api/serving/v1alpha1"
+	"github.com/modelplane/modelplane/api/serving/v1beta1"
+	"github.com/modelplane/modelplane/internal/config"
+	"github.com/modelplane/modelplane/internal/serving/runtimes"
+	"github.com/modelplane/modelplane/internal/serving/storage"
+)
+
+// Optional APIs.
+var (
+	KnativeService = schema.GroupVersionKind{Group: "serving.knative.dev", Version: "v1", Kind: "Service"}
+	VirtualService = schema.GroupVersionKind{Group: "networking.istio.io", Version: "v1beta1", Kind: "VirtualService"}
+	ScaledObject   = schema.GroupVersionKind{Group: "keda.sh", Version: "v1alpha1", Kind: "ScaledObject"}
+	OTelCollector  = schema.GroupVersionKind{Group: "opentelemetry.io", Version: "v1beta1", Kind: "OpenTelemetryCollector"}
+	HTTPRoute      = schema.GroupVersionKind{Group: "gateway.networking.k8s.io", Version: "v1", Kind: "HTTPRoute"}
+)
+
+// OptionalAPIs are all of them.
+var OptionalAPIs = []schema.GroupVersionKind{KnativeService, VirtualService, ScaledObject, OTelCollector, HTTPRoute}
+
+// State is everything that the decision about a service depends on.
+type State struct {
+	Config          *config.Config
+	ConfigNamespace string
+	Mode            string
+	// Doubt is what is not known of the configuration, nil if everything is.
+	Doubt *config.Problem
+	// Kubernetes is its version, where models may come as images; nil if nobody knows.
+	Kubernetes *version.Version
+
+	Runtimes   runtimes.Candidates
+	Containers []v1alpha1.ClusterStorageContainer
+	Secrets    map[v1beta1.ComponentType]storage.Secrets // for storageUris only
+	Models     []v1alpha1.TrainedModel
+	CABundle   *string // nil: wanted and missing
+
+	Deployments map[string]*appsv1.Deployment
+	Services    map[string]*corev1.Service
+	// HPAs are looked for where something else could scale instead.
+	HPAs    map[string]bool
+	Knative map[string]*unstructured.Unstructured
+	Routes  map[string]client.Object // by kind/name
+	// Ingress says that the service has one.
+	Ingress bool
+	Pods    []corev1.Pod
+	// Rivals are services that want an address of this one.
+	Rivals []v1beta1.InferenceService
+
+	// What Knative is told by its own configuration, nil while it has none.
+	KnativeDomains, KnativeAutoscaler map[string]string
+
+	// Served are the optional APIs that the cluster has.
+	Served map[schema.GroupKind]bool
+}
+
+// Has tells whether the cluster has an optional API.
+func (s *State) Has(gvk schema.GroupVersionKind) bool { return s.Served[gvk.GroupKind()] }
+
+// Available tells whether a Deployment has pods that answer.
+func (s *State) Available(name string) bool {
+	d := s.Deployments[name]
+	return d != nil && d.Status.AvailableReplicas > 0
+}
+
+// Runs tells whether the service has anything that runs.
+func (s *State) Runs() bool { return len(s.Deployments)+len(s.Knative) > 0 }
+
+// PodsOf are the pods of one Deployment.
+func (s *State) PodsOf(deployment string) []corev1.Pod {
+	var out []corev1.Pod
+	for i := range s.Pods {
+		if s.Pods[i].Labels[v1beta1.LabelApp] == "isvc."+deployment {
+			out = append(out, s.Pods[i])
+		}
+	}
+	return out
+}

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package standard
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/modelplane/modelplane/api/serving/v1beta1"
+	"github.com/modelplane/modelplane/internal/kube"
+	"github.com/modelplane/modelplane/internal/serving/ingress"
+	"github.com/modelplane/modelplane/internal/serving/status"
+)
+
+// status tells how a service on Deployments is.
+func (p *planner) status(front *frontDoor) *v1beta1.InferenceServiceStatus {
+	s := p.judge.New()
+	p.judge.RecordRuntime(s)
+	cs := kube.Conditions{}
+	for _, c := range p.parts.List() {
+		cs.Set(p.judge.Standing(c))
+	}
+	p.judgeFront(&cs, front)
+	p.judgeCanaries(&cs, s)
+	p.judge.ImageVolumes(&cs)
+	status.Ignored(&cs, front.ignored)
+	s.ModelStatus = p.judge.ModelStatus(p.parts.Predictor)
+	p.addresses(s, cs, front.urls)
+	p.judge.Conclude(s, cs)
+	return s
+}
+
+// judgeFront says whether requests can reach the service. Routes are judged
+// when there is something for them to lead to.
+func (p *planner) judgeFront(cs *kube.Conditions, front *frontDoor) {
+	if front.problem != nil {
+		cs.False(status.IngressReady, front.problem.Reason, front.problem.Message)
+		return
+	}
+	if c := p.judge.NotReady(*cs); c != nil {
+		status.NotYet(cs, c)
+		return
+	}
+	ok, reason, message := ingress.Accepted(front.routes(), p.seen.Routes)
+	switch {
+	case ok:
+		cs.True(status.IngressReady, "", "")
+	case reason == ingress.ReasonNotWritten || reason == ingress.ReasonNotAnswered:
+		cs.Unknown(status.IngressReady, reason, message)
+	default:
+		cs.False(status.IngressReady, reason, message)
+	}
+}
+
+// judgeCanaries tells how the predictors on trial are.
+func (p *planner) judgeCanaries(cs *kube.Conditions, s *v1beta1.InferenceServiceStatus) {
+	if len(p.parts.Canaries) == 0 {
+		return
+	}
+	worst := kube.Condition{Type: status.CanaryReady, Status: metav1.ConditionTrue}
+	for _, c := range p.parts.Canaries {
+		if condition := p.judge.Rollout(status.CanaryReady, c.Name); worst.Status == metav1.ConditionTrue {
+			worst = condition
+		}
+		s.CanaryStatuses = append(s.CanaryStatuses, v1beta1.CanaryStatus{
+			Name: c.Canary, Ready: p.seen.Available(c.Name), TrafficPercent: c.Percent, ModelStatus: p.judge.ModelStatus(c),
+		})
+	}
+	if worst.Status == metav1.ConditionTrue && !ingress.CanSplit(p.cfg) {
+		worst = kube.Condition{Type: status.CanaryReady, Status: metav1.ConditionFalse, Reason: "TrafficCannotBeSplit",
+			Message: "An Ingress cannot share requests between predictors, so the canaries get none. Set ingress.enableGatewayApi in the platform's configuration."}
+	}
+	cs.Set(worst)
+}
+
+// addresses appear when the service is ready for the first time and stay until
+// it is stopped.
+func (p *planner) addresses(s *v1beta1.InferenceServiceStatus, cs kube.Conditions, urls ingress.URLSet) {
+	before := p.isvc.Status
+	for _, c := range p.parts.List() {
+		had := before.Components[c.Component].URL != nil
+		if url := urls.Components[c.Component]; url != "" && (had || cs.IsTrue(status.ReadyConditions[c.Component])) {
+			if s.Components == nil {
+				s.Components = map[v1beta1.ComponentType]v1beta1.ComponentStatusSpec{}
+			}
+			s.Components[c.Component] = v1beta1.ComponentStatusSpec{URL: &url}
+		}
+	}
+	if urls.URL != "" && (before.URL != nil || cs.IsTrue(status.IngressReady)) {
+		s.URL = &urls.URL
+		s.Address = &v1beta1.Addressable{URL: &urls.Address}
+	} else if urls.Address != "" && before.Address != nil { // lost its host, but not its place in the cluster
+		s.Address = &v1beta1.Addressable{URL: &urls.Address}
+	}
+}
