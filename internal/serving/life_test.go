@@ -534,7 +534,7 @@ func TestFrozenServiceTakesOnlyItsOwnChanges(t *testing.T) {
 
 // An annotation that would configure the proxy of all reaches no new Ingress; one that is older than the refusal is left
 // alone, because the annotation may be what protects the service.
-func TestAnnotationThatReachesBeyondTheService(t *testing.T) {
+func TestAnnotationIsRefused(t *testing.T) {
 	const auth = "nginx.ingress.kubernetes.io/auth-url"
 	b := servingtest.New(t)
 	b.Configure(t, map[string]string{config.KeyIngress: `{"ingressGateway": "a/b", "allowedAnnotations": ["nginx.ingress.kubernetes.io/auth-*"]}`})
@@ -546,14 +546,14 @@ func TestAnnotationThatReachesBeyondTheService(t *testing.T) {
 	b.Exists(t, ingress, "old")
 	b.Configure(t, map[string]string{config.KeyIngress: `{"ingressGateway": "a/b", "ingressDomain": "other.test"}`})
 	b.Status(t, "old", "SettingsIgnored", corev1.ConditionTrue, "NoEffect")
-	created := b.Service("created", "sklearn")
-	created.Annotations = map[string]string{auth: "https://auth.test"}
-	b.Create(t, created)
-	isvc := b.Status(t, "created", "IngressReady", corev1.ConditionFalse, "AnnotationRefused")
+	young := b.Service("new", "sklearn")
+	young.Annotations = map[string]string{auth: "https://auth.test"}
+	b.Create(t, young)
+	isvc := b.Status(t, "new", "IngressReady", corev1.ConditionFalse, "AnnotationRefused")
 	if message := conditionMessage(isvc, "IngressReady"); !strings.Contains(message, auth) {
 		t.Errorf("the condition does not name the annotation: %s", message)
 	}
-	b.Gone(t, &networkingv1.Ingress{}, "created")
+	b.Gone(t, &networkingv1.Ingress{}, "new")
 	uid := ingress.UID
 	b.Exists(t, ingress, "old")
 	if ingress.UID != uid || ingress.Annotations[auth] == "" || ingress.Spec.Rules[0].Host != "old-"+b.NS+".example.com" {
@@ -570,12 +570,12 @@ func conditionMessage(isvc *v1beta1.InferenceService, typ string) string {
 	return ""
 }
 
-// Name and namespace run into each other in the usual hosts: iris in x-NS and iris-x in NS become the same one.
-func TestHostThatAnotherNamespaceHas(t *testing.T) {
+// Name and namespace run into each other in the usual hosts: iris in a-NS and iris-a in NS become the same one.
+func TestHostIsTaken(t *testing.T) {
 	b := servingtest.New(t)
 	b.Install(t, testkit.GatewayAPI)
 	b.Configure(t, servingtest.Gateway())
-	ns := "x-" + b.NS
+	ns := "a-" + b.NS // comes first, should both be made in the same second
 	b.Create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}})
 	rt := b.Runtime("sklearn")
 	rt.Namespace = ns
@@ -586,18 +586,20 @@ func TestHostThatAnotherNamespaceHas(t *testing.T) {
 	testkit.Eventually(t, servingtest.Patience, "the first to have its route", func() error {
 		return b.C.Get(t.Context(), client.ObjectKeyFromObject(first), &gatewayv1.HTTPRoute{})
 	})
-	b.Create(t, b.Service("iris-x", "sklearn"))
-	b.RollOut(t, "iris-x-predictor")
-	isvc := b.Status(t, "iris-x", "IngressReady", corev1.ConditionFalse, "HostTaken")
-	if message := conditionMessage(isvc, "IngressReady"); strings.Contains(message, ns) || !strings.Contains(message, "iris-"+ns+".models.test") {
+	b.Create(t, b.Service("iris-a", "sklearn"))
+	b.RollOut(t, "iris-a-predictor")
+	isvc := b.Status(t, "iris-a", "IngressReady", corev1.ConditionFalse, "HostTaken")
+	host := "iris-" + ns + ".models.test"
+	message := conditionMessage(isvc, "IngressReady")
+	if rest, named := strings.CutPrefix(message, host); !named || strings.Contains(rest, ns) {
 		t.Errorf("the condition is to name the host, and not whose it is: %s", message)
 	}
-	b.Status(t, "iris-x", "PredictorReady", corev1.ConditionTrue, "")
-	b.Gone(t, &gatewayv1.HTTPRoute{}, "iris-x")
-	b.Gone(t, &gatewayv1.HTTPRoute{}, "iris-x-predictor")
+	b.Status(t, "iris-a", "PredictorReady", corev1.ConditionTrue, "")
+	b.Gone(t, &gatewayv1.HTTPRoute{}, "iris-a")
+	b.Gone(t, &gatewayv1.HTTPRoute{}, "iris-a-predictor")
 	if err := b.C.Delete(t.Context(), first); err != nil {
 		t.Fatal(err)
 	}
-	b.Accept(t, "iris-x", "iris-x-predictor")
-	b.Status(t, "iris-x", "Ready", corev1.ConditionTrue, "")
+	b.Accept(t, "iris-a", "iris-a-predictor")
+	b.Status(t, "iris-a", "Ready", corev1.ConditionTrue, "")
 }
