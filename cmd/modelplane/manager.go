@@ -85,6 +85,10 @@ func (f *managerFlags) register(command *cobra.Command) {
 	flags.StringVar(&o.WebhookURL, "webhook-url", "", "https://host:port at which the API server reaches the webhooks of a manager outside the cluster")
 	flags.StringVar(&f.certSource, "webhook-cert-source", string(certs.Self), "where webhook certificates come from: self, dir or cert-manager")
 	flags.StringVar(&o.CertDir, "webhook-cert-dir", "", "directory with tls.crt and tls.key (and ca.crt) for dir and cert-manager")
+	flags.StringVar(&o.WebhookClientCA, "webhook-client-ca", "",
+		"file with the certificate authorities of the API server's client certificate, without which admission is refused (default: anybody may ask)")
+	flags.StringSliceVar(&o.WebhookClientNames, "webhook-client-names", nil,
+		"names in client certificates that may ask for admission (default: any that --webhook-client-ca has signed)")
 	flags.BoolVar(&o.HTTP2, "enable-http2", false, "offer HTTP/2 for webhooks and metrics")
 
 	flags.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error")

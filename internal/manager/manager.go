@@ -42,9 +42,6 @@ import (
 // +kubebuilder:rbac:groups=authentication.k8s.io,resources=tokenreviews,verbs=create
 // +kubebuilder:rbac:groups=authorization.k8s.io,resources=subjectaccessreviews,verbs=create
 
-// maxConversion bounds a request for conversion. The API server sends whole lists in one request.
-const maxConversion = 256 << 20
-
 // Run serves the domains until the context ends, which is a clean stop, or something fails, which is an error. Losing
 // the lease is a failure: the caller ends the process, so that nothing half-led goes on.
 func Run(ctx context.Context, cfg *rest.Config, opts Options, domains []Domain) error {
@@ -71,8 +68,7 @@ func Run(ctx context.Context, cfg *rest.Config, opts Options, domains []Domain) 
 // addDomains registers webhooks and controllers. Conversion is served for every kind in the scheme, enabled or not,
 // since the API server cannot even list a kind that nobody converts.
 func addDomains(ctx context.Context, mgr ctrl.Manager, server *drainingServer, opts Options, domains []Domain) error {
-	convert := conversion.NewWebhookHandler(mgr.GetScheme(), mgr.GetConverterRegistry())
-	server.Register("/convert", http.MaxBytesHandler(convert, maxConversion))
+	server.registerConversion(conversion.NewWebhookHandler(mgr.GetScheme(), mgr.GetConverterRegistry()))
 	var controllers []engine.Controller
 	for _, d := range domains {
 		controllers = append(controllers, d.Controllers...)

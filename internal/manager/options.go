@@ -55,6 +55,11 @@ type Options struct {
 	// WebhookURL takes the place of the Service when the manager runs outside the cluster.
 	WebhookURL string
 
+	// WebhookClientCA is a file with the certificate authorities of those who may call webhooks; empty: anybody.
+	WebhookClientCA string
+	// WebhookClientNames are the names in certificates of these authorities that may; empty: all of them.
+	WebhookClientNames []string
+
 	CertSource    certs.Source
 	CertDir       string
 	CertLifetimes certs.Lifetimes
@@ -91,6 +96,7 @@ func (o Options) Validate() error {
 		o.validateProfiling(),
 		o.validateCerts(),
 		o.validateMetrics(),
+		o.validateClients(),
 	}
 	if _, err := o.webhookURL(); err != nil {
 		checks = append(checks, err)
@@ -174,6 +180,20 @@ func (o Options) validateMetrics() error {
 		if _, err := os.Stat(filepath.Join(o.MetricsCertDir, name)); err != nil {
 			return fmt.Errorf("--metrics-cert-dir: %w", err)
 		}
+	}
+	return nil
+}
+
+// validateClients reads the file once, so that a wrong path is told of at the start and not by webhooks that fail.
+func (o Options) validateClients() error {
+	if o.WebhookClientCA == "" {
+		if len(o.WebhookClientNames) > 0 {
+			return errors.New("--webhook-client-names needs --webhook-client-ca")
+		}
+		return nil
+	}
+	if _, err := readPool(o.WebhookClientCA); err != nil {
+		return fmt.Errorf("--webhook-client-ca: %w", err)
 	}
 	return nil
 }

@@ -5,13 +5,19 @@ package manager
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
 	"net/http/pprof"
+	"slices"
+	"strconv"
+	"sync/atomic"
 	"time"
 
+	"golang.org/x/net/netutil"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	ctrlmanager "sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 
@@ -22,30 +28,57 @@ import (
 // request on one of them at any moment; a connection that is closed just then is a failed admission. So after the
 // request to stop, webhooks are still answered for a while, each answer asks the caller to connect anew (which leads it
 // to another replica), and only connections that stayed idle all that time are closed.
+//
+// It listens itself, because anybody can reach its port: the server of controller-runtime knows no bounds on headers,
+// connections and slow clients.
 type drainingServer struct {
-	webhook.Server
-	asked context.Context // ends when the process is asked to stop
-	delay time.Duration
+	webhook.Server               // keeps the handlers, and counts their answers
+	asked          context.Context // ends when the process is asked to stop
+	delay          time.Duration
+	address        string
+	tls            []func(*tls.Config)
+	budget         *budget
+	clients        *clients // nil: anybody may ask
+	listening      atomic.Bool
 	// reader is what admission rules read other objects with; nil until there is a manager.
 	reader admission.Reader
 }
 
 func newDrainingServer(asked context.Context, opts Options, tlsOpts []func(*tls.Config)) *drainingServer {
-	return &drainingServer{
-		Server: webhook.NewServer(webhook.Options{Host: opts.WebhookHost, Port: opts.WebhookPort, TLSOpts: tlsOpts}),
-		asked:  asked,
-		delay:  opts.ShutdownDelay,
+	s := &drainingServer{
+		Server: webhook.NewServer(webhook.Options{}),
+		asked:  asked, delay: opts.ShutdownDelay, budget: newBudget(webhookMemory()), tls: tlsOpts,
+		address: net.JoinHostPort(opts.WebhookHost, strconv.Itoa(opts.WebhookPort)),
 	}
+	if opts.WebhookClientCA != "" {
+		s.clients = &clients{file: opts.WebhookClientCA, names: opts.WebhookClientNames}
+		s.tls = append(slices.Clone(tlsOpts), s.clients.ask)
+	}
+	return s
 }
 
-// Register adds the request to connect anew to the answers of a process that is about to end.
+// Register serves a review of objects, within bounds and for those who may ask.
 func (s *drainingServer) Register(path string, hook http.Handler) {
+	withReader := http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		if s.reader != nil {
+			req = req.WithContext(admission.WithReader(req.Context(), s.reader))
+		}
+		hook.ServeHTTP(w, req)
+	})
+	s.register(path, s.clients.only(s.budget.review(withReader)))
+}
+
+// registerConversion serves conversion. The API server has no way to prove who it is when it asks for it, and the answer
+// holds nothing but what was sent.
+func (s *drainingServer) registerConversion(one http.Handler) {
+	s.register("/convert", converter{one: one, budget: s.budget}.handler())
+}
+
+// register adds the request to connect anew to the answers of a process that is about to end.
+func (s *drainingServer) register(path string, hook http.Handler) {
 	s.Server.Register(path, http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if s.asked.Err() != nil {
 			w.Header().Set("Connection", "close")
-		}
-		if s.reader != nil {
-			req = req.WithContext(admission.WithReader(req.Context(), s.reader))
 		}
 		hook.ServeHTTP(w, req)
 	}))
@@ -65,7 +98,53 @@ func (s *drainingServer) Start(ctx context.Context) error {
 		}
 		stop()
 	}()
-	return s.Server.Start(serving)
+	return s.serve(serving)
+}
+
+// serve answers until the context ends, and then what is in flight.
+func (s *drainingServer) serve(ctx context.Context) error {
+	config := &tls.Config{MinVersion: tls.VersionTLS12}
+	for _, set := range s.tls {
+		set(config)
+	}
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", s.address)
+	if err != nil {
+		return err
+	}
+	server := &http.Server{
+		Handler:           s.WebhookMux(),
+		MaxHeaderBytes:    maxHeaders,
+		ReadHeaderTimeout: headerTimeout,
+		ReadTimeout:       readTimeout,
+		WriteTimeout:      writeTimeout,
+		IdleTimeout:       idleTimeout,
+	}
+	answered := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(answered)
+		s.listening.Store(false)
+		until, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
+		defer cancel()
+		_ = server.Shutdown(until) // what is not answered by then is cut off
+	})
+	s.listening.Store(true)
+	err = server.Serve(tls.NewListener(netutil.LimitListener(listener, maxConnections), config))
+	if !errors.Is(err, http.ErrServerClosed) {
+		stop()
+		return err
+	}
+	<-answered
+	return nil
+}
+
+// StartedChecker tells whether somebody answers. It does not connect: a probe would take a connection from the bounded ones.
+func (s *drainingServer) StartedChecker() healthz.Checker {
+	return func(*http.Request) error {
+		if !s.listening.Load() {
+			return errors.New("webhooks are not answered yet")
+		}
+		return nil
+	}
 }
 
 // addProfiling serves net/http/pprof on a listener of its own, on every replica.
