@@ -89,16 +89,16 @@ var hostile = []struct {
 	announced          bool
 	times              int
 }{
-	{"hundreds of MB to convert", "POST", "/convert", `{"request":{"objects":["`, "a", `"]}}`, 300 * mebibyte, true, 8},
-	{"hundreds of MB to convert, unannounced", "POST", "/convert", `{"request":{"objects":["`, "a", `"]}}`, 300 * mebibyte, false, 8},
-	{"many small objects to convert", "POST", "/convert", `{"request":{"objects":[`, `{"a":{"":1}},`, `{}]}}`, 15 * mebibyte, false, 16},
-	{"one object of small ones to convert", "POST", "/convert", `{"request":{"objects":[{"a":[`, `{"":1},`, `{}]}]}}`, 15 * mebibyte, false, 16},
-	{"hundreds of MB to admit", "POST", "/validate--v1-configmap", `{"request":{"object":"`, "a", `"}}`, 300 * mebibyte, false, 8},
+	{"hundreds of MB to convert", "POST", "/convert", `{"request":{"objects":["`, "a", `"]}}`, 300 * mebibyte, true, 5},
+	{"hundreds of MB to convert, unannounced", "POST", "/convert", `{"request":{"objects":["`, "a", `"]}}`, 300 * mebibyte, false, 5},
+	{"many small objects to convert", "POST", "/convert", `{"request":{"objects":[`, `{"a":{"":1}},`, `{}]}}`, 15 * mebibyte, false, 8},
+	{"one object of small ones to convert", "POST", "/convert", `{"request":{"objects":[{"a":[`, `{"":1},`, `{}]}]}}`, 15 * mebibyte, false, 8},
+	{"hundreds of MB to admit", "POST", "/validate--v1-configmap", `{"request":{"object":"`, "a", `"}}`, 300 * mebibyte, false, 5},
 	{"small objects to admit", "POST", "/validate--v1-configmap",
 		`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"1","operation":"CREATE","object":{"a":[`, `{"":1},`, `{}]}}}`,
-		mebibyte, true, 64},
-	{"to nobody", "POST", "/nowhere", "", "a", "", 300 * mebibyte, false, 8},
-	{"with another method", "PUT", "/convert", "", "a", "", 300 * mebibyte, false, 8},
+		mebibyte / 2, true, 32},
+	{"to nobody", "POST", "/nowhere", "", "a", "", 300 * mebibyte, false, 5},
+	{"with another method", "PUT", "/convert", "", "a", "", 300 * mebibyte, false, 5},
 }
 
 // TestHostileRequestsTakeLittleMemory: whatever is sent to the webhook port, over TLS and by many at once, takes less than

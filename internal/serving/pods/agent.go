@@ -29,11 +29,10 @@ const (
 // addAgent puts the agent in front of the model server, or beside it where it
 // pulls models, when the pod asks for any of it.
 func (m *Mutator) addAgent(ctx context.Context, pod *corev1.Pod, namespace string, cfg *config.Config) error {
-	asked := func(key string) bool { _, ok := pod.Annotations[key]; return ok }
-	pulls, batches, logs := asked(v1beta1.AnnotationAgent), asked(v1beta1.AnnotationBatcher), asked(v1beta1.AnnotationLogger)
-	if !pulls && !batches && !logs || container(pod, agentName) != nil || len(pod.Spec.Containers) == 0 {
+	if !wantsAgent(pod) {
 		return nil
 	}
+	pulls, batches, logs := asks(pod, v1beta1.AnnotationAgent), asks(pod, v1beta1.AnnotationBatcher), asks(pod, v1beta1.AnnotationLogger)
 	agent := newAgent(pod, cfg.Agent)
 	if pulls {
 		agent.Args = append(agent.Args, pullerArgs(pod)...)
@@ -67,6 +66,17 @@ func (m *Mutator) addAgent(ctx context.Context, pod *corev1.Pod, namespace strin
 	}
 	pod.Spec.Containers = append(pod.Spec.Containers, agent)
 	return nil
+}
+
+// wantsAgent is true for a pod that asks for any of it and has none yet.
+func wantsAgent(pod *corev1.Pod) bool {
+	asked := asks(pod, v1beta1.AnnotationAgent) || asks(pod, v1beta1.AnnotationBatcher) || asks(pod, v1beta1.AnnotationLogger)
+	return asked && container(pod, agentName) == nil && len(pod.Spec.Containers) > 0
+}
+
+func asks(pod *corev1.Pod, annotation string) bool {
+	_, ok := pod.Annotations[annotation]
+	return ok
 }
 
 func (m *Mutator) addCredentials(ctx context.Context, pod *corev1.Pod, namespace, account string, annotations map[string]string,

@@ -81,7 +81,9 @@ func fuzzedPod(names string, asked uint16, annotations map[string]string) *corev
 }
 
 func checkPod(t *testing.T, g *given, pod *corev1.Pod) {
-	m := g.mutator()
+	pod.OwnerReferences = owned()
+	from := *g
+	m := from.of(pod).mutator()
 	if m.Mutate(t.Context(), pod, "models") != nil {
 		return
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
@@ -64,6 +65,9 @@ func (g *given) mutator() *Mutator {
 		ConfigNamespace: "kserve",
 		Reader:          g,
 		Containers:      func(context.Context) ([]v1alpha1.ClusterStorageContainer, error) { return g.Containers, nil },
+		Template: func(context.Context, string, metav1.OwnerReference) (*corev1.PodTemplateSpec, error) {
+			return &corev1.PodTemplateSpec{ObjectMeta: g.Pod.ObjectMeta, Spec: g.Pod.Spec}, nil
+		},
 		Service: func(_ context.Context, _, name string) (*v1beta1.InferenceService, error) {
 			for i := range g.Services {
 				if g.Services[i].Name == name {
@@ -82,6 +86,7 @@ func TestGolden(t *testing.T) {
 			t.Fatal(err)
 		}
 		m, pod := g.mutator(), g.Pod.DeepCopy()
+		pod.OwnerReferences = owned()
 		if err := m.Mutate(t.Context(), pod, "models"); err != nil {
 			refuseConfidential(t, err.Error())
 			return []byte("error: " + err.Error() + "\n")
@@ -93,6 +98,7 @@ func TestGolden(t *testing.T) {
 		if diff := cmp.Diff(pod, again); diff != "" {
 			t.Errorf("asked again, the pod changes (-once +twice):\n%s", diff)
 		}
+		pod.OwnerReferences = g.Pod.OwnerReferences
 		out, err := yaml.Marshal(pod)
 		if err != nil {
 			t.Fatal(err)
@@ -100,6 +106,11 @@ func TestGolden(t *testing.T) {
 		refuseConfidential(t, string(out))
 		return out
 	})
+}
+
+// owned is how a pod says that it was made by a ReplicaSet.
+func owned() []metav1.OwnerReference {
+	return []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "iris-1", UID: "4711", Controller: new(true)}}
 }
 
 func refuseConfidential(t *testing.T, out string) {

@@ -18,7 +18,8 @@ import (
 )
 
 // Credentials are read one by one when a pod needs them: a cache would hold every
-// Secret of the cluster.
+// Secret of the cluster. So is the owner that proves where the pod comes from.
+// +kubebuilder:rbac:groups=apps,resources=replicasets;statefulsets,verbs=get
 // +kubebuilder:rbac:groups="",resources=serviceaccounts;secrets,verbs=get
 // +kubebuilder:rbac:groups=serving.kserve.io,resources=clusterstoragecontainers,verbs=list;watch
 // +kubebuilder:rbac:groups=serving.kserve.io,resources=inferenceservices,verbs=get
@@ -42,6 +43,7 @@ func (m *Mutator) Connect(source config.Source, namespace string, live, cached c
 		}
 		return list.Items, err
 	}
+	m.Template = templates(live)
 	m.Service = func(ctx context.Context, namespace, name string) (*v1beta1.InferenceService, error) {
 		isvc := &v1beta1.InferenceService{}
 		return isvc, live.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, isvc)

@@ -14,6 +14,7 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/modelplane/modelplane/api/serving/v1alpha1"
@@ -33,6 +34,8 @@ type Mutator struct {
 	Reader storage.Getter
 	// Containers lists the ClusterStorageContainers.
 	Containers func(ctx context.Context) ([]v1alpha1.ClusterStorageContainer, error)
+	// Template reads what a pod was made from: the template of its owner, which has the UID of the reference.
+	Template func(ctx context.Context, namespace string, owner metav1.OwnerReference) (*corev1.PodTemplateSpec, error)
 	// Service reads the InferenceService of a pod.
 	Service func(ctx context.Context, namespace, name string) (*v1beta1.InferenceService, error)
 }
@@ -48,6 +51,11 @@ func (m *Mutator) Mutate(ctx context.Context, pod *corev1.Pod, namespace string)
 	source, err := storage.FromPod(pod.Labels, pod.Annotations)
 	if err != nil {
 		return err
+	}
+	if storage.NeedsSecrets(source, pod.Annotations, cfg) || wantsAgent(pod) {
+		if err := m.fromTemplate(ctx, pod, namespace, cfg); err != nil {
+			return err
+		}
 	}
 	selectAccelerator(pod)
 	// Images come last: the agent looks at the server as its owner described it.

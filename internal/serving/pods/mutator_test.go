@@ -24,6 +24,8 @@ func podOf(uri string) *corev1.Pod {
 		ObjectMeta: metav1.ObjectMeta{
 			Labels:      map[string]string{v1beta1.LabelInferenceService: "iris"},
 			Annotations: map[string]string{v1beta1.AnnotationStorageSourceURI: uri},
+
+			OwnerReferences: owned(),
 		},
 		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "kserve-container", Image: "server"}}},
 	}
@@ -50,12 +52,18 @@ func TestBrokenConfigurationKeepsPodsComing(t *testing.T) {
 	}
 	pod := podOf("s3://bucket/iris")
 	pod.Annotations[v1beta1.AnnotationLogger] = "true"
-	if err := g.mutator().Mutate(t.Context(), pod, "models"); err != nil {
+	if err := g.of(pod).mutator().Mutate(t.Context(), pod, "models"); err != nil {
 		t.Fatal(err)
 	}
 	if len(pod.Spec.InitContainers) != 1 || len(pod.Spec.Containers) != 2 || pod.Spec.Containers[1].Image == "" {
 		t.Errorf("the pod is not complete: %+v", pod.Spec)
 	}
+}
+
+// of makes the pod one that its owner has made.
+func (g *given) of(pod *corev1.Pod) *given {
+	g.Pod = *pod.DeepCopy()
+	return g
 }
 
 type failing struct{ err error }
@@ -66,13 +74,13 @@ func (f failing) Get(context.Context, client.ObjectKey, client.Object) error { r
 // could not answer, which is worth another try.
 func TestFailedReads(t *testing.T) {
 	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "serviceaccounts"}, "default", errors.New("no rule allows it"))
-	m := new(given).mutator()
+	m := new(given).of(podOf("s3://bucket/iris")).mutator()
 	m.Reader = failing{forbidden}
 	err := m.Mutate(t.Context(), podOf("s3://bucket/iris"), "models")
 	if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "read ServiceAccount default in namespace models") {
 		t.Errorf("reading credentials: %v", err)
 	}
-	m = new(given).mutator()
+	m = new(given).of(podOf("s3://bucket/iris")).mutator()
 	m.Containers = func(context.Context) ([]v1alpha1.ClusterStorageContainer, error) {
 		return nil, context.DeadlineExceeded
 	}

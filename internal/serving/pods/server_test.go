@@ -3,17 +3,25 @@
 package pods
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
+	"encoding/json"
 	"errors"
+	"maps"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	admissionv1 "k8s.io/api/admission/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -56,7 +64,7 @@ func TestOnAServer(t *testing.T) {
 	}
 	cluster.InstallCRDs(t, needed...)
 	c := newClient(t, cluster.Config())
-	serve(t, cluster)
+	url := serve(t, cluster)
 	namespace := cluster.Namespace(t)
 	create := func(obj client.Object) {
 		t.Helper()
@@ -81,14 +89,33 @@ func TestOnAServer(t *testing.T) {
 	completed(t, c, namespace)
 	excluded(t, c, namespace)
 	refused(t, c, namespace)
+	untold(t, c, url, namespace)
+}
+
+// madeBySet gives a pod an owner that has it as its template.
+func madeBySet(t *testing.T, c client.Client, namespace string, pod *corev1.Pod) *corev1.Pod {
+	t.Helper()
+	pod.GenerateName, pod.Namespace = "iris-", namespace
+	pod.OwnerReferences = nil
+	pod.Labels["app"] = "iris"
+	set := &appsv1.ReplicaSet{
+		ObjectMeta: metav1.ObjectMeta{GenerateName: "iris-", Namespace: namespace},
+		Spec: appsv1.ReplicaSetSpec{
+			Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "iris"}},
+			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: pod.Labels, Annotations: pod.Annotations}, Spec: pod.Spec},
+		},
+	}
+	must(t, c.Create(t.Context(), set))
+	pod.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(set, appsv1.SchemeGroupVersion.WithKind("ReplicaSet"))}
+	return pod
 }
 
 // completed looks at a pod as it comes back from the API server.
 func completed(t *testing.T, c client.Client, namespace string) {
 	t.Helper()
 	pod := podOf("s3://mine/iris")
-	pod.GenerateName, pod.Namespace = "iris-", namespace
 	pod.Annotations[v1beta1.AnnotationLogger] = "true"
+	pod = madeBySet(t, c, namespace, pod)
 	must(t, c.Create(t.Context(), pod))
 	if len(pod.Spec.InitContainers) != 1 || pod.Spec.InitContainers[0].Image != "mine:1" || pod.Spec.InitContainers[0].Args[0] != "s3://mine/iris" {
 		t.Fatalf("the model is not brought by the cluster's own container: %+v", pod.Spec.InitContainers)
@@ -129,13 +156,81 @@ func excluded(t *testing.T, c client.Client, namespace string) {
 func refused(t *testing.T, c client.Client, namespace string) {
 	t.Helper()
 	pod := podOf("s3://mine/iris")
-	pod.GenerateName, pod.Namespace = "iris-", namespace
 	pod.Annotations[v1beta1.AnnotationStorageSecretName] = "gone"
+	pod = madeBySet(t, c, namespace, pod)
 	err := c.Create(t.Context(), pod, client.DryRunAll)
 	want := "there is no Secret gone in namespace " + namespace + ", which annotation serving.kserve.io/storageSecretName names; create it, or remove the name"
 	if err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("got %v, want %q in it", err, want)
 	}
+}
+
+// untold asks the webhook as anybody can who reaches its port: whatever is claimed of a pod, the answer tells nothing of the
+// namespace.
+func untold(t *testing.T, c client.Client, url, namespace string) {
+	t.Helper()
+	genuine := madeBySet(t, c, namespace, podOf("s3://mine/iris"))
+	empty := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "pods-test-"}}
+	must(t, c.Create(t.Context(), empty))
+	t.Cleanup(func() { must(t, c.Delete(context.Background(), empty)) })
+	elsewhere := madeBySet(t, c, empty.Name, podOf("s3://mine/iris"))
+	if got := ask(t, url, namespace, genuine); !strings.Contains(got, "storage-initializer") {
+		t.Fatalf("a pod of a ReplicaSet: %s", got)
+	}
+	forged := map[string]func(*corev1.Pod){
+		"no owner":                func(p *corev1.Pod) { p.OwnerReferences = nil },
+		"no UID":                  func(p *corev1.Pod) { p.OwnerReferences[0].UID = "" },
+		"a guessed UID":           func(p *corev1.Pod) { p.OwnerReferences[0].UID = "4711" },
+		"an owner elsewhere":      func(p *corev1.Pod) { p.OwnerReferences = elsewhere.OwnerReferences },
+		"another kind of owner":   func(p *corev1.Pod) { p.OwnerReferences[0].Kind = "Job" },
+		"another account":         func(p *corev1.Pod) { p.Spec.ServiceAccountName = "other" },
+		"another Secret":          func(p *corev1.Pod) { p.Annotations[v1beta1.AnnotationStorageSecretName] = "s3" },
+		"a Secret that is not":    func(p *corev1.Pod) { p.Annotations[v1beta1.AnnotationStorageSecretName] = "gone" },
+		"another entry":           func(p *corev1.Pod) { p.Annotations[v1beta1.AnnotationStorageSpec] = "true" },
+		"another service's pods":  func(p *corev1.Pod) { p.Labels[v1beta1.LabelInferenceService] = "other" },
+		"an agent and no owner":   func(p *corev1.Pod) { p.OwnerReferences = nil; p.Annotations[v1beta1.AnnotationLogger] = "true" },
+		"a puller and no owner":   func(p *corev1.Pod) { p.OwnerReferences = nil; p.Annotations[v1beta1.AnnotationAgent] = "true" },
+		"a namespace that is not": func(p *corev1.Pod) { p.Namespace = "nowhere" },
+	}
+	answers := map[string][]string{}
+	for name, forge := range forged {
+		pod := genuine.DeepCopy()
+		forge(pod)
+		answer := ask(t, url, pod.Namespace, pod)
+		answers[answer] = append(answers[answer], name)
+	}
+	if len(answers) != 1 {
+		t.Errorf("answers differ by what there is:\n%s", strings.Join(slices.Collect(maps.Keys(answers)), "\n"))
+	}
+	for answer, names := range answers {
+		if strings.Contains(answer, `"patch"`) || !strings.Contains(answer, "is none that a ReplicaSet") {
+			t.Errorf("%v: %s", names, answer)
+		}
+	}
+}
+
+// ask sends a review to the webhook and returns the answer.
+func ask(t *testing.T, url, namespace string, pod *corev1.Pod) string {
+	t.Helper()
+	raw, err := json.Marshal(pod)
+	must(t, err)
+	review, err := json.Marshal(admissionv1.AdmissionReview{
+		TypeMeta: metav1.TypeMeta{APIVersion: "admission.k8s.io/v1", Kind: "AdmissionReview"},
+		Request: &admissionv1.AdmissionRequest{
+			UID: "1", Operation: admissionv1.Create, Namespace: namespace, Object: runtime.RawExtension{Raw: raw},
+			UserInfo: authenticationv1.UserInfo{Username: "system:serviceaccount:kube-system:replicaset-controller", Groups: []string{"system:masters"}},
+		},
+	})
+	must(t, err)
+	anybody := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true}}
+	resp, err := anybody.Post(url, "application/json", bytes.NewReader(review))
+	must(t, err)
+	defer resp.Body.Close()
+	var answer admissionv1.AdmissionReview
+	must(t, json.NewDecoder(resp.Body).Decode(&answer))
+	out, err := json.Marshal(answer.Response)
+	must(t, err)
+	return string(out) + string(answer.Response.Patch)
 }
 
 // TestResultsAreValidPods gives the pods of all golden cases to the API server.
@@ -208,6 +303,7 @@ func limited(t *testing.T, cluster *testkit.Cluster) *rest.Config {
 	t.Helper()
 	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{GenerateName: "pods-test-"}, Rules: []rbacv1.PolicyRule{
 		{APIGroups: []string{""}, Resources: []string{"serviceaccounts", "secrets"}, Verbs: []string{"get"}},
+		{APIGroups: []string{"apps"}, Resources: []string{"replicasets", "statefulsets"}, Verbs: []string{"get"}},
 		{APIGroups: []string{v1beta1.Group}, Resources: []string{"clusterstoragecontainers"}, Verbs: []string{"list", "watch"}},
 		{APIGroups: []string{v1beta1.Group}, Resources: []string{"inferenceservices"}, Verbs: []string{"get"}},
 	}}
@@ -227,8 +323,8 @@ func limited(t *testing.T, cluster *testkit.Cluster) *rest.Config {
 	return cfg
 }
 
-// serve runs the webhook in this process and tells the API server of it.
-func serve(t *testing.T, cluster *testkit.Cluster) {
+// serve runs the webhook in this process, tells the API server of it, and returns where it answers.
+func serve(t *testing.T, cluster *testkit.Cluster) string {
 	t.Helper()
 	m, c := &Mutator{}, newClient(t, limited(t, cluster))
 	m.Connect(config.Static(config.Default()), "kserve", c, c)
@@ -255,6 +351,7 @@ func serve(t *testing.T, cluster *testkit.Cluster) {
 	must(t, cluster.Client().Create(t.Context(), configuration))
 	t.Cleanup(func() { must(t, cluster.Client().Delete(context.Background(), configuration)) })
 	asked(t, cluster)
+	return "https://" + net.JoinHostPort(cluster.WebhookHost(), strconv.Itoa(port)) + Path
 }
 
 // asked waits until the API server asks the webhook, which it learns of after a

@@ -20,8 +20,7 @@ type Getter interface {
 
 // Gather reads the secrets that Inject needs for a source, and no others.
 func Gather(ctx context.Context, g Getter, namespace, serviceAccount string, annotations map[string]string, s Source, cfg *config.Config) (Secrets, error) {
-	in := Injection{Source: s, Annotations: annotations}
-	if in.pulled() || !needsCredentials(s, cfg.StorageInitializer) {
+	if !NeedsSecrets(s, annotations, cfg) {
 		return Secrets{}, nil
 	}
 	if s.Spec == nil || len(s.URIs) > 0 {
@@ -40,6 +39,12 @@ func Gather(ctx context.Context, g Getter, namespace, serviceAccount string, ann
 		return Secrets{}, fmt.Errorf("read the storage Secret %s in namespace %s: %w", name, namespace, err)
 	}
 	return Secrets{Secrets: map[string]*corev1.Secret{name: secret}}, nil
+}
+
+// NeedsSecrets tells whether Gather reads any.
+func NeedsSecrets(s Source, annotations map[string]string, cfg *config.Config) bool {
+	in := Injection{Source: s, Annotations: annotations}
+	return !in.pulled() && needsCredentials(s, cfg.StorageInitializer)
 }
 
 // needsCredentials is true when anything is downloaded.
