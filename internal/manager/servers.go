@@ -32,7 +32,7 @@ import (
 // It listens itself, because anybody can reach its port: the server of controller-runtime knows no bounds on headers,
 // connections and slow clients.
 type drainingServer struct {
-	webhook.Server               // keeps the handlers, and counts their answers
+	webhook.Server                 // keeps the handlers, and counts their answers
 	asked          context.Context // ends when the process is asked to stop
 	delay          time.Duration
 	address        string

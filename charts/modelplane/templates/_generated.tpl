@@ -150,6 +150,13 @@
   - patch
   - watch
 - apiGroups:
+  - apps
+  resources:
+  - replicasets
+  - statefulsets
+  verbs:
+  - get
+- apiGroups:
   - autoscaling
   resources:
   - horizontalpodautoscalers
