@@ -3,6 +3,7 @@
 package packaging
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -227,6 +228,63 @@ func TestWebhooksHaveNoBundle(t *testing.T) {
 }
 
 // TestMemoryLimit follows the container's limit into Go's.
+// oneLine is JSON without the line breaks that a person likes.
+func oneLine(t *testing.T, v any) string {
+	t.Helper()
+	raw, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(raw)
+}
+
+// TestNetworkPolicy: by default others reach the ports that they need and no more; whoever knows the API server's addresses
+// can limit who calls webhooks.
+func TestNetworkPolicy(t *testing.T) {
+	ingress := func(values map[string]any) string {
+		for _, o := range render(t, values) {
+			if o.GetKind() == "NetworkPolicy" {
+				return oneLine(t, o.Object["spec"].(map[string]any)["ingress"])
+			}
+		}
+		return "none"
+	}
+	values := withoutDefinitions()
+	want := `[{"ports":[{"port":"webhook","protocol":"TCP"}]},{"ports":[{"port":"metrics","protocol":"TCP"}]}]`
+	if got := ingress(values); got != want {
+		t.Errorf("by default %s, want %s", got, want)
+	}
+	values["networkPolicy"] = map[string]any{"webhookFrom": []any{map[string]any{"ipBlock": map[string]any{"cidr": "10.0.0.0/28"}}}}
+	want = `{"from":[{"ipBlock":{"cidr":"10.0.0.0/28"}}],"ports":[{"port":"webhook","protocol":"TCP"}]}`
+	if got := ingress(values); !strings.Contains(got, want) {
+		t.Errorf("with addresses %s, want %s in it", got, want)
+	}
+	values["networkPolicy"] = map[string]any{"enabled": false}
+	if got := ingress(values); got != "none" {
+		t.Errorf("without: %s", got)
+	}
+}
+
+// TestClientAuthority: the manager is told of the authorities that it sees.
+func TestClientAuthority(t *testing.T) {
+	values := withoutDefinitions()
+	values["webhook"] = map[string]any{"clientCA": map[string]any{"configMap": "authorities", "key": "bundle.pem", "names": []any{"a", "b"}}}
+	for _, o := range render(t, values) {
+		if o.GetKind() != "Deployment" {
+			continue
+		}
+		text := oneLine(t, o.Object)
+		for _, want := range []string{
+			`"--webhook-client-ca=/etc/modelplane/clients/ca.crt"`, `"--webhook-client-names=a,b"`, `"mountPath":"/etc/modelplane/clients"`,
+			`"configMap":{"items":[{"key":"bundle.pem","path":"ca.crt"}],"name":"authorities"}`,
+		} {
+			if !strings.Contains(text, want) {
+				t.Errorf("%s is missing in %s", want, text)
+			}
+		}
+	}
+}
+
 func TestMemoryLimit(t *testing.T) {
 	for limit, want := range map[string]string{"512Mi": "460MiB", "2Gi": "1843MiB", "1G": "", "": ""} {
 		values := withoutDefinitions()
