@@ -15,6 +15,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -199,7 +200,7 @@ func (h *house) converges(t *testing.T, u *unstructured.Unstructured) {
 	testkit.LintConditions(t, u, options...)
 }
 
-// startPods plays the controller that makes pods of templates. The webhook for pods has its say, and whoever has a model
+// startPods plays the controllers that make ReplicaSets and pods of templates. The webhook for pods has its say, and whoever has a model
 // to fetch gets a container that fetches it.
 func (h *house) startPods(t *testing.T) {
 	t.Helper()
@@ -209,8 +210,16 @@ func (h *house) startPods(t *testing.T) {
 	}
 	for i := range deployments.Items {
 		template := &deployments.Items[i].Spec.Template
+		set := &appsv1.ReplicaSet{
+			ObjectMeta: metav1.ObjectMeta{Namespace: h.NS, GenerateName: deployments.Items[i].Name + "-"},
+			Spec:       appsv1.ReplicaSetSpec{Selector: deployments.Items[i].Spec.Selector, Template: *template},
+		}
+		if err := h.C.Create(t.Context(), set); err != nil {
+			t.Fatal(err)
+		}
 		pod := &corev1.Pod{ObjectMeta: *template.ObjectMeta.DeepCopy(), Spec: *template.Spec.DeepCopy()}
-		pod.Name, pod.GenerateName = "", deployments.Items[i].Name+"-"
+		pod.Name, pod.GenerateName = "", set.Name+"-"
+		pod.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(set, appsv1.SchemeGroupVersion.WithKind("ReplicaSet"))}
 		if err := h.C.Create(t.Context(), pod); err != nil {
 			t.Errorf("a pod of Deployment %s: %v", deployments.Items[i].Name, err)
 			continue
