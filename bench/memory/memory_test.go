@@ -7,6 +7,7 @@ import (
 	"bufio"
 	"context"
 	"crypto/rand"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -27,6 +28,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/modelplane/modelplane/internal/engine/enginetest"
@@ -37,6 +39,9 @@ import (
 const (
 	secrets    = 8000
 	secretSize = 10_000
+
+	configMaps     = 2000
+	annotationSize = 250 << 10
 	// mostMiB is the promise: memory must not grow with what is not ours.
 	mostMiB = 20.0
 
@@ -117,14 +122,39 @@ func memoryOf(field string) int {
 // BenchmarkForeignSecrets prints how much 8,000 Secrets of 10 kB that are not
 // ours add to the memory of the manager, at rest and at its peak.
 func BenchmarkForeignSecrets(b *testing.B) {
+	foreign(b, fmt.Sprintf("%d foreign Secrets of %d bytes", secrets, secretSize), secrets, func(ns string, i int) client.Object {
+		data := make([]byte, secretSize)
+		_, _ = rand.Read(data)
+		return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: fmt.Sprintf("foreign-%d", i)}, Data: map[string][]byte{"data": data}}
+	})
+}
+
+// BenchmarkForeignAnnotations does so with 2,000 ConfigMaps that have nothing but
+// large annotations, which are metadata.
+func BenchmarkForeignAnnotations(b *testing.B) {
+	n := configMaps
+	if few, err := strconv.Atoi(os.Getenv("MODELPLANE_BENCH_CONFIGMAPS")); err == nil {
+		n = few
+	}
+	foreign(b, fmt.Sprintf("%d foreign ConfigMaps with %d bytes of annotations", n, annotationSize), n, func(ns string, i int) client.Object {
+		data := make([]byte, annotationSize/2)
+		_, _ = rand.Read(data)
+		return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: fmt.Sprintf("foreign-%d", i),
+			Annotations: map[string]string{"example.com/note": hex.EncodeToString(data)}}}
+	})
+}
+
+// foreign measures a manager before and after others have made objects.
+func foreign(b *testing.B, what string, n int, object func(ns string, i int) client.Object) {
+	b.Helper()
 	bench := enginetest.New(b)
 	for range b.N {
 		without, peakWithout := measure(b, bench, 0)
-		fill(b, bench)
-		with, peakWith := measure(b, bench, secrets)
+		fill(b, bench, n, object)
+		with, peakWith := measure(b, bench, n)
 		grown := float64(with-without) / 1024
-		fmt.Printf("%d foreign Secrets of %d bytes: %.1f MiB without, %.1f MiB with, %+.1f MiB (peak %.1f and %.1f MiB)\n",
-			secrets, secretSize, float64(without)/1024, float64(with)/1024, grown, float64(peakWithout)/1024, float64(peakWith)/1024)
+		fmt.Printf("%s: %.1f MiB without, %.1f MiB with, %+.1f MiB (peak %.1f and %.1f MiB)\n",
+			what, float64(without)/1024, float64(with)/1024, grown, float64(peakWithout)/1024, float64(peakWith)/1024)
 		b.ReportMetric(grown, "MiB-grown")
 		b.ReportMetric(float64(peakWith-peakWithout)/1024, "MiB-peak-grown")
 		if grown >= mostMiB {
@@ -194,7 +224,7 @@ func measure(b *testing.B, bench *enginetest.Bench, round int) (now, peak int) {
 	return p.memory(b)
 }
 
-func fill(b *testing.B, bench *enginetest.Bench) {
+func fill(b *testing.B, bench *enginetest.Bench, n int, object func(ns string, i int) client.Object) {
 	b.Helper()
 	ns := bench.Namespace(b)
 	work := make(chan int)
@@ -202,16 +232,13 @@ func fill(b *testing.B, bench *enginetest.Bench) {
 	for range 8 {
 		wg.Go(func() {
 			for i := range work {
-				data := make([]byte, secretSize)
-				_, _ = rand.Read(data)
-				s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: fmt.Sprintf("foreign-%d", i)}, Data: map[string][]byte{"data": data}}
-				if err := bench.C.Create(context.Background(), s); err != nil {
-					b.Errorf("create a Secret: %v", err)
+				if err := bench.C.Create(context.Background(), object(ns, i)); err != nil {
+					b.Errorf("create an object of others: %v", err)
 				}
 			}
 		})
 	}
-	for i := range secrets {
+	for i := range n {
 		work <- i
 	}
 	close(work)

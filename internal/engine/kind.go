@@ -166,9 +166,9 @@ type ChildKind struct {
 type Input struct {
 	// Object is an empty object of the kind, as in ChildKind.
 	Object client.Object
-	// MetadataOnly keeps only names, labels and annotations in memory; Observe
-	// reads such an input as *metav1.PartialObjectMetadata, and its content,
-	// where it must, with Reader.Content.
+	// MetadataOnly keeps only names, labels and owners in memory; Observe reads
+	// such an input as *metav1.PartialObjectMetadata, and its content and
+	// annotations, where it must, with Reader.Content.
 	MetadataOnly bool
 	// Select restricts what is watched and kept. All of it if nil.
 	Select labels.Selector

@@ -81,13 +81,18 @@ func (t *trims) transform(cache string, always toolscache.TransformFunc) toolsca
 	}
 }
 
-// trimInput drops what nobody reads and what can be as large as the object.
+// trimInput drops what nobody reads and what can be as large as the object. Of
+// what is kept as metadata only these are the annotations: whoever wrote them
+// may put 256 KiB into each of other people's objects.
 func trimInput(obj any) (any, error) {
 	m, ok := obj.(metav1.Object)
 	if !ok {
 		return obj, nil
 	}
 	m.SetManagedFields(nil)
+	if _, head := obj.(*metav1.PartialObjectMetadata); head {
+		m.SetAnnotations(nil)
+	}
 	dropLastApplied(m)
 	return obj, nil
 }

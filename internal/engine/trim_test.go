@@ -197,3 +197,26 @@ func servedDeployment() *appsv1.Deployment {
 	d.Status.Conditions = []appsv1.DeploymentCondition{{Type: "Available", Status: "True", Reason: "MinimumReplicasAvailable", Message: "Deployment has minimum availability."}}
 	return d
 }
+
+// TestForeignAnnotationsAreNotKept: of what is kept as metadata only, labels and owners stay, and what others wrote into
+// annotations goes; an input that is kept whole has them.
+func TestForeignAnnotationsAreNotKept(t *testing.T) {
+	about := metav1.ObjectMeta{
+		Name: "n", Labels: map[string]string{"l": "v"}, OwnerReferences: []metav1.OwnerReference{{UID: "u"}},
+		Annotations: map[string]string{"example.com/note": "large"}, ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "m"}},
+	}
+	transform := CacheOptions().DefaultTransform
+	head := &metav1.PartialObjectMetadata{ObjectMeta: *about.DeepCopy()}
+	whole := &appsv1.Deployment{ObjectMeta: *about.DeepCopy()}
+	for _, o := range []client.Object{head, whole} {
+		if _, err := transform(o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(head.Annotations)+len(head.ManagedFields) > 0 || head.Labels["l"] != "v" || len(head.OwnerReferences) != 1 {
+		t.Errorf("of metadata this is kept: %+v", head.ObjectMeta)
+	}
+	if whole.Annotations["example.com/note"] != "large" {
+		t.Errorf("of an object this is kept: %+v", whole.ObjectMeta)
+	}
+}
