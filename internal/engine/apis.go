@@ -4,6 +4,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -31,6 +32,8 @@ type resourceLister interface {
 	ServerResourcesForGroupVersion(groupVersion string) (*metav1.APIResourceList, error)
 }
 
+type listener func(ctx context.Context, gvk schema.GroupVersionKind, present bool) error
+
 // apis knows which optional APIs the cluster serves now, and tells when one
 // comes or goes.
 type apis struct {
@@ -38,15 +41,22 @@ type apis struct {
 	cache     cache.Cache
 
 	mu      sync.RWMutex
-	present map[schema.GroupVersionKind]bool // the optional ones
-	// listeners are told of each change, one after the other.
-	listeners []func(ctx context.Context, gvk schema.GroupVersionKind, present bool)
+	present map[schema.GroupVersionKind]bool // those that may come and go
+	// found is what discovery said before the start, so that one question does for
+	// all kinds of a group and version.
+	found map[schema.GroupVersion]map[string]bool
+	// withdrawn are the names of definitions that were deleted.
+	withdrawn map[string]bool
+	// listeners are told of each change, one after the other. It is told again
+	// when one of them fails.
+	listeners []listener
 	queue     workqueue.TypedRateLimitingInterface[schema.GroupVersion]
 }
 
 func newAPIs(d resourceLister, c cache.Cache) *apis {
 	return &apis{
 		discovery: d, cache: c, present: map[schema.GroupVersionKind]bool{},
+		found: map[schema.GroupVersion]map[string]bool{}, withdrawn: map[string]bool{},
 		queue: workqueue.NewTypedRateLimitingQueue(
 			workqueue.NewTypedItemExponentialFailureRateLimiter[schema.GroupVersion](50*time.Millisecond, time.Minute)),
 	}
@@ -59,15 +69,19 @@ func (a *apis) add(gvk schema.GroupVersionKind) error {
 	if _, known := a.present[gvk]; known {
 		return nil
 	}
-	found, err := a.discover(gvk.GroupVersion())
-	if err != nil {
-		return fmt.Errorf("look for the API %s: %w", gvk.GroupVersion(), err)
+	found, asked := a.found[gvk.GroupVersion()]
+	if !asked {
+		var err error
+		if found, err = a.discover(gvk.GroupVersion()); err != nil {
+			return fmt.Errorf("look for the API %s: %w", gvk.GroupVersion(), err)
+		}
+		a.found[gvk.GroupVersion()] = found
 	}
 	a.present[gvk] = found[gvk.Kind]
 	return nil
 }
 
-func (a *apis) listen(f func(ctx context.Context, gvk schema.GroupVersionKind, present bool)) {
+func (a *apis) listen(f listener) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.listeners = append(a.listeners, f)
@@ -136,6 +150,9 @@ func (a *apis) Start(ctx context.Context) error {
 			return err
 		}
 	}
+	a.mu.Lock()
+	clear(a.found)
+	a.mu.Unlock()
 	a.wake(func(schema.GroupVersion) bool { return true })
 	go func() {
 		for a.next(ctx) {
@@ -153,19 +170,44 @@ func (a *apis) watch(ctx context.Context, gvk schema.GroupVersionKind) error {
 		return fmt.Errorf("watch %s: %w", gvk.Kind, err)
 	}
 	// Both are named <something>.<group>.
-	announced := func(obj any) {
+	announced := func(obj any, deleted bool) {
 		if gone, ok := obj.(toolscache.DeletedFinalStateUnknown); ok {
 			obj = gone.Obj
 		}
 		if m, err := meta.Accessor(obj); err == nil {
+			a.note(gvk, m.GetName(), deleted)
 			_, group, _ := strings.Cut(m.GetName(), ".")
 			a.wake(func(gv schema.GroupVersion) bool { return gv.Group == group })
 		}
 	}
 	_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-		AddFunc: announced, UpdateFunc: func(_, obj any) { announced(obj) }, DeleteFunc: announced,
+		AddFunc:    func(obj any) { announced(obj, false) },
+		UpdateFunc: func(_, obj any) { announced(obj, false) },
+		DeleteFunc: func(obj any) { announced(obj, true) },
 	})
 	return err
+}
+
+// note remembers which definitions of kinds that we use were deleted: discovery
+// lists them for a moment longer.
+func (a *apis) note(source schema.GroupVersionKind, name string, deleted bool) {
+	if source != apiSources[0] {
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.withdrawn, name)
+	for gvk := range a.present {
+		if deleted && definitionOf(gvk) == name {
+			a.withdrawn[name] = true
+		}
+	}
+}
+
+// definitionOf is the name of the definition of a kind, as far as it can be guessed.
+func definitionOf(gvk schema.GroupVersionKind) string {
+	plural, _ := meta.UnsafeGuessKindToResource(gvk)
+	return plural.GroupResource().String()
 }
 
 func (a *apis) wake(match func(schema.GroupVersion) bool) {
@@ -191,16 +233,17 @@ func (a *apis) next(ctx context.Context) bool {
 		a.queue.AddRateLimited(gv)
 		return true
 	}
-	a.settle(ctx, gv, found)
-	if a.announcedButAbsent(ctx, gv) {
-		a.queue.AddRateLimited(gv) // served a moment after it is announced
+	followed := a.settle(ctx, gv, found)
+	if !followed || a.announcedButAbsent(ctx, gv) || a.withdrawnButListed(gv) {
+		a.queue.AddRateLimited(gv) // discovery follows a moment later
 	} else {
 		a.queue.Forget(gv)
 	}
 	return true
 }
 
-func (a *apis) settle(ctx context.Context, gv schema.GroupVersion, found map[string]bool) {
+// settle tells of what changed. It is false when that must be told again.
+func (a *apis) settle(ctx context.Context, gv schema.GroupVersion, found map[string]bool) (followed bool) {
 	changed := map[schema.GroupVersionKind]bool{}
 	a.mu.Lock()
 	for gvk, before := range a.present {
@@ -211,12 +254,35 @@ func (a *apis) settle(ctx context.Context, gv schema.GroupVersion, found map[str
 	}
 	listeners := a.listeners
 	a.mu.Unlock()
+	followed = true
 	for gvk, present := range changed {
-		log.FromContext(ctx).Info("Optional API changed", "api", gvk.String(), "present", present)
+		log.FromContext(ctx).Info("API changed", "api", gvk.String(), "present", present)
+		var failed error
 		for _, tell := range listeners {
-			tell(ctx, gvk, present)
+			failed = errors.Join(failed, tell(ctx, gvk, present))
+		}
+		if failed != nil {
+			log.FromContext(ctx).Info("Could not follow an API; trying again", "api", gvk.String(), "error", failed.Error())
+			followed = false
+			a.mu.Lock()
+			a.present[gvk] = !present
+			a.mu.Unlock()
 		}
 	}
+	return followed
+}
+
+// withdrawnButListed tells whether discovery still lists a kind whose definition
+// was deleted.
+func (a *apis) withdrawnButListed(gv schema.GroupVersion) bool {
+	a.mu.RLock()
+	defer a.mu.RUnlock()
+	for gvk, present := range a.present {
+		if present && gvk.GroupVersion() == gv && a.withdrawn[definitionOf(gvk)] {
+			return true
+		}
+	}
+	return false
 }
 
 // announcedButAbsent tells whether a definition exists for a kind that
@@ -228,10 +294,9 @@ func (a *apis) announcedButAbsent(ctx context.Context, gv schema.GroupVersion) b
 		if present || gvk.GroupVersion() != gv {
 			continue
 		}
-		plural, _ := meta.UnsafeGuessKindToResource(gvk)
 		head := &metav1.PartialObjectMetadata{}
 		head.SetGroupVersionKind(apiSources[0])
-		err := a.cache.Get(ctx, metav1Key(plural.Resource+"."+gv.Group), head)
+		err := a.cache.Get(ctx, metav1Key(definitionOf(gvk)), head)
 		if err == nil && head.DeletionTimestamp == nil {
 			return true
 		}

@@ -28,6 +28,7 @@ type writer struct {
 	ledger     *ledger
 	metrics    *childMetrics
 	fieldOwner string
+	second     bool // another controller looks after the same kind
 	kinds      []childKind
 	sharing    *sharing
 	// oldManagers and unwritten as in Spec.
@@ -108,6 +109,10 @@ func (w *writer) applyOne(ctx context.Context, o owner, in *intent, live client.
 	}
 	if live != nil && live.GetDeletionTimestamp() != nil {
 		out.fail(WaitFor("ChildTerminating", "%s is being deleted and will be made again when it is gone. If it stays, look at its finalizers.", in.key))
+		return
+	}
+	if maker := makerOf(live, w.fieldOwner); maker != "" && maker != w.fieldOwner && !in.Shared {
+		out.fail(madeByAnother(in.key, maker))
 		return
 	}
 	if p := w.mayTake(ctx, o, in, live); p != nil {
@@ -216,6 +221,12 @@ func (w *writer) mayTake(ctx context.Context, o owner, in *intent, live client.O
 		return MustChange("OwnedByAnother", "%s already belongs to %s. Rename one of the two, or remove the other.", in.key, first(named, "somebody else"))
 	}
 	return nil
+}
+
+// madeByAnother is a mistake of two of our plans, of which neither may win.
+func madeByAnother(key childKey, maker string) *Problem {
+	return &Problem{Family: Invalid, Reason: "OwnedByAnother", visible: true,
+		Message: fmt.Sprintf("%s is already made by the controller %s. Please report this.", key, strings.TrimPrefix(maker, fieldOwnerPrefix))}
 }
 
 func ownedByAnother(key childKey, ref *metav1.OwnerReference) *Problem {

@@ -34,6 +34,7 @@ type caches struct {
 	owned  cache.Cache
 	inputs map[string]cache.Cache // by selector
 	trims  *trims
+	users  *users
 
 	mu sync.RWMutex
 	// children are the informers of the owned cache that are indexed by owner.
@@ -54,7 +55,7 @@ func newCaches(mgr manager.Manager) (*caches, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &caches{mgr: mgr, inputs: map[string]cache.Cache{}, trims: newTrims(), children: map[any]toolscache.SharedIndexInformer{}}
+	c := &caches{mgr: mgr, inputs: map[string]cache.Cache{}, trims: newTrims(), users: &users{by: map[userKey]int{}}, children: map[any]toolscache.SharedIndexInformer{}}
 	c.owned, err = c.add(cache.Options{
 		DefaultLabelSelector: labels.NewSelector().Add(*exists),
 		DefaultTransform:     c.trims.transform(ownedName, newShapes().trimChild),

@@ -21,6 +21,7 @@ type Engine struct {
 	apis     *apis
 	contents *contents
 	clock    clock.PassiveClock
+	claims   claims
 }
 
 // New prepares a manager for controllers. The manager's cache should be made
@@ -34,7 +35,7 @@ func New(mgr manager.Manager) (*Engine, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make a discovery client: %w", err)
 	}
-	e := &Engine{mgr: mgr, caches: c, apis: newAPIs(d, mgr.GetCache()), contents: newContents(), clock: clock.RealClock{}}
+	e := &Engine{mgr: mgr, caches: c, apis: newAPIs(d, mgr.GetCache()), contents: newContents(), clock: clock.RealClock{}, claims: claims{}}
 	return e, mgr.Add(e.apis)
 }
 

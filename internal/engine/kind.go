@@ -115,9 +115,9 @@ type Spec struct {
 	Knative bool
 	// Finalizer is the name of ours on the objects, where others know it by another.
 	Finalizer string
-	// Beside is set for a second controller of the same kind. What is counted of
-	// objects is left to the first.
-	Beside bool
+	// Status is the part of the status that this controller decides, where several
+	// look after one kind. Nil: all that no other one decides.
+	Status *StatusOwnership
 	// OldFinalizers are those that other controllers left on existing objects;
 	// they are taken off when such an object is deleted.
 	OldFinalizers []string

@@ -18,8 +18,8 @@ import (
 var (
 	reconciles = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "modelplane_reconciles_total",
-		Help: "Reconciles by kind and outcome: ready, progressing, invalid, waiting, failed, deleted.",
-	}, []string{"kind", "outcome"})
+		Help: "Reconciles by kind, controller and outcome: ready, progressing, invalid, waiting, failed, deleted.",
+	}, []string{"kind", "controller", "outcome"})
 	childActions = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "modelplane_children_total",
 		Help: "What was done about children: apply, skip, prune, repair, replace, inherit.",

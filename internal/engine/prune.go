@@ -4,6 +4,7 @@ package engine
 
 import (
 	"context"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -19,7 +20,7 @@ func (w *writer) prune(ctx context.Context, o owner, have children, intents []*i
 		wanted[in.key] = true
 	}
 	for key, obj := range have {
-		if !wanted[key] && obj.GetAnnotations()[AnnotationRetained] == "" && w.ours(o, obj) {
+		if !wanted[key] && obj.GetAnnotations()[AnnotationRetained] == "" && w.ours(o, obj) && w.made(obj) {
 			w.remove(ctx, o, key, obj, out)
 		}
 	}
@@ -30,6 +31,33 @@ func (w *writer) prune(ctx context.Context, o owner, have children, intents []*i
 func (w *writer) ours(o owner, obj client.Object) bool {
 	ref := metav1.GetControllerOfNoCopy(obj)
 	return ref == nil || ref.UID == o.GetUID()
+}
+
+// made tells whether it was this controller that made a child: others may look
+// after the same owner. What no controller of ours has applied (somebody wiped
+// the managed fields) counts as the first one's.
+func (w *writer) made(obj client.Object) bool {
+	maker := makerOf(obj, w.fieldOwner)
+	return maker == w.fieldOwner || maker == "" && !w.second
+}
+
+// makerOf is the field owner of the controller that applied a child, preferably
+// this one; empty if none did.
+func makerOf(obj client.Object, preferred string) string {
+	maker := ""
+	if obj == nil {
+		return maker
+	}
+	for _, m := range obj.GetManagedFields() {
+		if m.Operation != metav1.ManagedFieldsOperationApply || m.Subresource != "" || !strings.HasPrefix(m.Manager, fieldOwnerPrefix) {
+			continue
+		}
+		if m.Manager == preferred {
+			return preferred
+		}
+		maker = m.Manager
+	}
+	return maker
 }
 
 func (w *writer) remove(ctx context.Context, o owner, key childKey, obj client.Object, out *outcome) {
@@ -63,7 +91,7 @@ func (w *writer) removeUnreachable(ctx context.Context, o owner) (gone bool, pro
 	out := outcome{}
 	gone = true
 	for key, obj := range have {
-		if metav1.GetControllerOfNoCopy(obj) != nil || obj.GetAnnotations()[AnnotationRetained] != "" {
+		if metav1.GetControllerOfNoCopy(obj) != nil || obj.GetAnnotations()[AnnotationRetained] != "" || !w.made(obj) {
 			continue
 		}
 		gone = false

@@ -125,7 +125,16 @@ func (r *recorder) ask(key client.ObjectKey, obj runtime.Object) (schema.GroupKi
 		return schema.GroupKind{}, err
 	}
 	r.need(need{gk: gvk.GroupKind(), namespace: key.Namespace, name: key.Name}, nil)
-	return gvk.GroupKind(), r.apis.served(gvk)
+	return gvk.GroupKind(), r.served(gvk)
+}
+
+// served asks whether an API is there, and makes the object wake when it comes.
+func (r *recorder) served(gvk schema.GroupVersionKind) error {
+	err := r.apis.served(gvk)
+	if err != nil {
+		r.need(need{gk: gvk.GroupKind(), api: true}, nil)
+	}
+	return err
 }
 
 func (r *recorder) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
@@ -150,7 +159,7 @@ func (r *recorder) List(ctx context.Context, list client.ObjectList, opts ...cli
 	if indexed {
 		opts = append(slices.Clone(opts), client.MatchingFields{r.field: value})
 	}
-	if err := r.apis.served(itemKind(gvk)); err != nil {
+	if err := r.served(itemKind(gvk)); err != nil {
 		return err
 	}
 	return r.cacheOf(gk).List(ctx, list, opts...)
@@ -161,7 +170,7 @@ func (r *recorder) Child(ctx context.Context, obj client.Object) error {
 	if err != nil {
 		return err
 	}
-	if err := r.apis.served(gvk); err != nil {
+	if err := r.served(gvk); err != nil {
 		return err
 	}
 	if _, head := obj.(*metav1.PartialObjectMetadata); !head && r.heads[gvk.GroupKind()] {

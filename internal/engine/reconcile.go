@@ -5,6 +5,8 @@ package engine
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -56,6 +58,10 @@ func (r *reconciler[T, Seen]) Reconcile(ctx context.Context, req reconcile.Reque
 }
 
 func (r *reconciler[T, Seen]) reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	if r.sources.apis.absent(r.gvk) { // a read would watch what is not there
+		r.forget(req.NamespacedName)
+		return reconcile.Result{}, nil
+	}
 	obj := newObject[T]()
 	err := r.sources.inputs.Get(ctx, req.NamespacedName, obj)
 	if apierrors.IsNotFound(err) {
@@ -158,8 +164,8 @@ func (r *reconciler[T, Seen]) settle(ctx context.Context, obj T, plan Plan, prob
 		r.count(outcomeOf(problem, false, true))
 		return err
 	}
-	ready := conditions.IsTrue(r.spec.readyType())
-	if !r.spec.Beside {
+	ready := r.spec.ready(conditions)
+	if !r.spec.second() {
 		r.metrics.observe(key, conditions, ready, r.clock.Now())
 	}
 	r.count(outcomeOf(problem, ready, false))
@@ -177,7 +183,7 @@ func (r *reconciler[T, Seen]) tell(ctx context.Context, obj T, plan Plan, shown 
 	if err != nil {
 		return nil, err
 	}
-	ready := conditionsOf(live).IsTrue(r.spec.readyType())
+	ready := r.spec.ready(conditionsOf(live))
 	r.metrics.changed(client.ObjectKeyFromObject(obj), obj.GetGeneration(), obj.GetCreationTimestamp().Time, r.clock.Now(), ready)
 	if plan.Status == nil && shown == nil && len(said) == 0 {
 		return conditionsOf(live), nil
@@ -198,7 +204,7 @@ func outcomeOf(p *Problem, ready, unwritten bool) string {
 }
 
 func (r *reconciler[T, Seen]) count(outcome string) {
-	reconciles.WithLabelValues(r.gvk.Kind, outcome).Inc()
+	reconciles.WithLabelValues(r.gvk.Kind, r.spec.Name, outcome).Inc()
 }
 
 // failed counts failures in a row.
@@ -224,6 +230,20 @@ func (r *reconciler[T, Seen]) remember(key types.NamespacedName, uid types.UID) 
 	if before != "" && before != uid { // deleted and made again between two looks
 		r.writer.ledger.forgetOwner(before)
 		r.report.forget(before)
+	}
+}
+
+// gone forgets what was known of an API that went.
+func (r *reconciler[T, Seen]) gone(gvk schema.GroupVersionKind) {
+	r.writer.ledger.forgetKind(func(k childKey) bool { return k.gvk == gvk })
+	if gvk != r.gvk {
+		return
+	}
+	r.mu.Lock()
+	keys := slices.Collect(maps.Keys(r.uids))
+	r.mu.Unlock()
+	for _, key := range keys {
+		r.forget(key)
 	}
 }
 

@@ -38,6 +38,7 @@ type reporter struct {
 	ready   string
 	knative bool
 	owner   string
+	part    part
 	// readyEvent and notReadyEvent are reasons, as in Spec.
 	readyEvent, notReadyEvent string
 
@@ -114,11 +115,11 @@ func (r *reporter) futile(uid types.UID, live, next map[string]any) bool {
 	if !ok {
 		return false
 	}
-	planned, _, err := digestOf(next)
+	planned, _, err := digestOf(r.part.of(next))
 	if err != nil || w.planned != planned {
 		return false
 	}
-	stored, _, err := digestOf(live)
+	stored, _, err := digestOf(r.part.of(live))
 	return err == nil && w.stored == stored
 }
 
@@ -146,9 +147,10 @@ func (r *reporter) next(obj client.Object, live map[string]any, plan Plan, probl
 		next = runtime.DeepCopyJSON(live)
 		dropCondition(next, Stalled)
 	}
-	if problem != nil && (plan.Status != nil || problem.Family == Failed) {
+	if problem != nil {
 		r.put(next, problem)
 	}
+	next = r.part.merge(live, next)
 	r.stamp(obj, live, next, plan.Status == nil)
 	return next, nil
 }
@@ -156,6 +158,10 @@ func (r *reporter) next(obj client.Object, live map[string]any, plan Plan, probl
 // put makes a problem visible in the conditions. What the plan says of
 // readiness itself, when it is not True, is more precise and stays.
 func (r *reporter) put(status map[string]any, p *Problem) {
+	if p.Family == Failed && !p.visible && !r.part.decides(Stalled) {
+		setCondition(status, r.ready, metav1.ConditionUnknown, p) // Stalled is another controller's
+		return
+	}
 	if p.Family == Failed && !p.visible {
 		setCondition(status, Stalled, metav1.ConditionTrue, p)
 		if _, said := conditionsOf(status).Get(r.ready); !said {
@@ -183,7 +189,7 @@ func (r *reporter) stamp(obj client.Object, live, next map[string]any, kept bool
 	now := r.clock.Now().UTC().Format(time.RFC3339)
 	for _, c := range rawConditions(next) {
 		t, _ := c["type"].(string)
-		if kept && reflect.DeepEqual(before[t], c) {
+		if (kept || !r.part.decides(t)) && reflect.DeepEqual(before[t], c) {
 			continue
 		}
 		if old := before[t]; old != nil && old["status"] == c["status"] && old["lastTransitionTime"] != nil {
@@ -212,10 +218,13 @@ func (r *reporter) patch(ctx context.Context, obj client.Object, version string,
 		return err
 	}
 	w := writtenStatus{version: answer.GetResourceVersion()}
-	if w.planned, _, err = digestOf(next); err != nil {
+	if w.planned, _, err = digestOf(r.part.of(next)); err != nil {
 		return err
 	}
-	if w.stored, w.answer, err = digestOf(stored); err != nil {
+	if w.stored, _, err = digestOf(r.part.of(stored)); err != nil {
+		return err
+	}
+	if w.answer, err = json.Marshal(stored); err != nil {
 		return err
 	}
 	r.mu.Lock()

@@ -4,7 +4,6 @@ package engine
 
 import (
 	"context"
-	"fmt"
 	"strings"
 	"time"
 
@@ -13,15 +12,12 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
-	"sigs.k8s.io/controller-runtime/pkg/source"
 )
 
 // Bounds of one reconcile and of waiting for a new watch.
@@ -30,18 +26,6 @@ const (
 	syncTimeout      = time.Minute
 )
 
-// watched is one source of events, required or optional.
-type watched struct {
-	gvk      schema.GroupVersionKind
-	object   client.Object
-	optional bool
-	cache    cache.Cache
-	handler  handler.EventHandler
-	owned    bool
-	index    func(client.Object) []string // of an input
-	field    string                       // that it is indexed as
-}
-
 func (c *controllerOf[T, Seen]) setup(ctx context.Context, e *Engine) error {
 	primary := newObject[T]()
 	gvk, err := apiutil.GVKForObject(primary, e.mgr.GetScheme())
@@ -49,6 +33,9 @@ func (c *controllerOf[T, Seen]) setup(ctx context.Context, e *Engine) error {
 		return err
 	}
 	r := c.reconciler(e, gvk)
+	if r.report.part, err = e.claims.add(gvk.GroupKind(), c.spec); err != nil {
+		return err
+	}
 	watches, err := c.watches(e, r)
 	if err != nil {
 		return err
@@ -62,16 +49,15 @@ func (c *controllerOf[T, Seen]) setup(ctx context.Context, e *Engine) error {
 	if err != nil {
 		return err
 	}
-	if err := run.Watch(source.Kind[client.Object](e.mgr.GetCache(), primary, primaryHandler(r.report))); err != nil {
-		return err
-	}
 	for _, w := range watches {
-		if err := e.begin(ctx, run, w); err != nil {
+		if err := w.begin(ctx); err != nil {
+			return err
+		}
+		if err := run.Watch(w); err != nil {
 			return err
 		}
 	}
-	e.follow(run, r.tracker, r.writer.ledger, watches)
-	return nil
+	return e.follow(run, r.tracker, watches, r.gone)
 }
 
 func (c *controllerOf[T, Seen]) reconciler(e *Engine, gvk schema.GroupVersionKind) *reconciler[T, Seen] {
@@ -87,7 +73,7 @@ func (c *controllerOf[T, Seen]) reconciler(e *Engine, gvk schema.GroupVersionKin
 		},
 		writer: &writer{
 			client: e.mgr.GetClient(), live: live, caches: e.caches, apis: e.apis, ledger: newLedger(),
-			metrics: &childMetrics{kind: gvk.Kind}, fieldOwner: c.spec.fieldOwner(), sharing: newSharing(),
+			metrics: &childMetrics{kind: gvk.Kind}, fieldOwner: c.spec.fieldOwner(), second: c.spec.second(), sharing: newSharing(),
 			oldManagers: c.spec.OldManagers, unwritten: c.spec.Unwritten,
 		},
 		report: &reporter{
@@ -101,7 +87,7 @@ func (c *controllerOf[T, Seen]) reconciler(e *Engine, gvk schema.GroupVersionKin
 // watches lists everything that wakes objects of the kind, and tells the
 // reconciler where to read it.
 func (c *controllerOf[T, Seen]) watches(e *Engine, r *reconciler[T, Seen]) ([]*watched, error) {
-	var out []*watched
+	out := []*watched{{engine: e, gvk: r.gvk, object: newObject[T](), cache: e.mgr.GetCache(), handler: primaryHandler(r.report)}}
 	for _, k := range c.spec.Children {
 		gvk, err := apiutil.GVKForObject(k.Object, e.mgr.GetScheme())
 		if err != nil {
@@ -113,7 +99,7 @@ func (c *controllerOf[T, Seen]) watches(e *Engine, r *reconciler[T, Seen]) ([]*w
 		}
 		r.writer.kinds = append(r.writer.kinds, childKind{gvk: gvk, form: formOf(object)})
 		r.sources.heads[gvk.GroupKind()] = k.MetadataOnly
-		out = append(out, &watched{gvk: gvk, object: object, optional: k.Optional, owned: true,
+		out = append(out, &watched{engine: e, gvk: gvk, object: object, optional: k.Optional, owned: true,
 			cache: e.caches.owned, handler: childHandler(r.gvk, gvk, r.writer, k.MetadataOnly || k.Trim != nil)})
 	}
 	for _, in := range c.spec.Inputs {
@@ -129,82 +115,18 @@ func (c *controllerOf[T, Seen]) watches(e *Engine, r *reconciler[T, Seen]) ([]*w
 		if from != e.mgr.GetCache() {
 			r.sources.selected[gvk.GroupKind()] = from
 		}
-		out = append(out, &watched{gvk: gvk, object: object, optional: in.Optional, cache: from,
+		out = append(out, &watched{engine: e, gvk: gvk, object: object, optional: in.Optional, cache: from,
 			index: in.Index, field: r.sources.field, handler: inputHandler(gvk.GroupKind(), r.tracker, in)})
 		r.sources.indexes[gvk.GroupKind()] = in.Index
 	}
 	for _, w := range out {
-		if w.optional {
+		if w.optional || custom(w.gvk) {
 			if err := e.apis.add(w.gvk); err != nil {
 				return nil, err
 			}
 		}
 	}
 	return out, nil
-}
-
-// begin starts one watch, unless its API is absent.
-func (e *Engine) begin(ctx context.Context, run controller.Controller, w *watched) error {
-	if e.apis.absent(w.gvk) {
-		return nil // no failure; follow begins the watch when it comes
-	}
-	if w.owned {
-		if err := e.caches.index(ctx, w.object); err != nil {
-			return fmt.Errorf("index %s by owner: %w", w.gvk.Kind, err)
-		}
-	}
-	if w.index != nil {
-		if err := w.cache.IndexField(ctx, w.object, w.field, w.index); err != nil {
-			return fmt.Errorf("index %s: %w", w.gvk.Kind, err)
-		}
-	}
-	return run.Watch(source.Kind(w.cache, w.object, w.handler))
-}
-
-// follow begins and ends the watches on optional APIs as these come and go,
-// and wakes the objects that asked for them.
-func (e *Engine) follow(run controller.Controller, t *tracker, l *ledger, watches []*watched) {
-	woken := make(chan event.GenericEvent, 1)
-	_ = run.Watch(source.Channel(woken, &handler.EnqueueRequestForObject{}))
-	e.apis.listen(func(ctx context.Context, gvk schema.GroupVersionKind, present bool) {
-		for _, w := range watches {
-			if !w.optional || w.gvk != gvk {
-				continue
-			}
-			if err := e.turn(ctx, run, w, present); err != nil {
-				log.FromContext(ctx).Error(err, "Could not follow an optional API", "api", gvk.String())
-			}
-		}
-		if !present {
-			l.forgetKind(func(k childKey) bool { return k.gvk == gvk })
-		}
-		for _, who := range t.concernedByAPI(gvk.GroupKind()) {
-			head := &metav1.PartialObjectMetadata{}
-			head.SetNamespace(who.Namespace)
-			head.SetName(who.Name)
-			select {
-			case woken <- event.GenericEvent{Object: head}:
-			case <-ctx.Done():
-				return
-			}
-		}
-	})
-}
-
-func (e *Engine) turn(ctx context.Context, run controller.Controller, w *watched, present bool) error {
-	if !present && w.owned {
-		return e.caches.drop(ctx, w.object)
-	}
-	if !present {
-		return w.cache.RemoveInformer(ctx, w.object)
-	}
-	if err := e.begin(ctx, run, w); err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(ctx, syncTimeout)
-	defer cancel()
-	_, err := w.cache.GetInformer(ctx, w.object) // returns when it is filled
-	return err
 }
 
 // primaryHandler wakes an object for every change of it but our own status

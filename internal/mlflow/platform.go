@@ -5,13 +5,11 @@ package mlflow
 import (
 	"cmp"
 
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/modelplane/modelplane/api/components/v1alpha1"
 	"github.com/modelplane/modelplane/internal/engine"
 	"github.com/modelplane/modelplane/internal/kube"
-	"github.com/modelplane/modelplane/internal/mlflow/access"
 	"github.com/modelplane/modelplane/internal/mlflow/module"
 )
 
@@ -44,12 +42,9 @@ func (p *planner) closed() *engine.Plan {
 	return &engine.Plan{Hold: true, Status: s, RequeueAfter: p.lookAgain(0)}
 }
 
-// ofPlatform are the conditions of the platform's module and of access to workspaces, where these are asked for.
+// ofPlatform is the condition of the platform's module, where it is asked for.
 func (p *planner) ofPlatform() []metav1.Condition {
 	var out []metav1.Condition
-	if c := meta.FindStatusCondition(p.mlflow.Status.Conditions, access.Condition); c != nil && p.seen.Settings.Access {
-		out = append(out, *c)
-	}
 	if p.seen.Settings.Module {
 		c, _, _ := module.Gate(p.seen.Module)
 		out = append(out, c)

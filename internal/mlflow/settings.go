@@ -27,8 +27,6 @@ type Settings struct {
 	NotOpenShift bool
 	// Module makes every MLflow wait for the platform's module, which also says how it is shown to people.
 	Module bool
-	// Access tells that somebody lets the platform's groups into workspaces.
-	Access bool
 	// RolePrefix is what the names of the roles for its users begin with.
 	RolePrefix string
 }
@@ -54,7 +52,6 @@ func FromEnv(getenv func(string) string, namespace string) Settings {
 		URL:              getenv(EnvURL),
 		SectionTitle:     getenv(EnvSectionTitle),
 		Module:           getenv(module.EnvEnabled) == "true",
-		Access:           getenv(access.EnvEnabled) == "true",
 		RolePrefix:       getenv(access.EnvPrefix),
 	}
 }

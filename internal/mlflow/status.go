@@ -70,7 +70,7 @@ func (p *planner) heldStatus(problem *engine.Problem) *mlflowv1.MLflowStatus {
 	return s
 }
 
-// kept are conditions of others: of the last migration, of the platform, and of access to workspaces.
+// kept are conditions of others: of the last migration and of the platform.
 func (p *planner) kept() []metav1.Condition {
 	var out []metav1.Condition
 	for _, typ := range []string{migrate.Condition} {

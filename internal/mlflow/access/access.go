@@ -65,7 +65,8 @@ func Controller(settings func() Settings) engine.Controller {
 	auth := &unstructured.Unstructured{}
 	auth.SetGroupVersionKind(authKind)
 	return engine.For[*mlflowv1.MLflow, Seen](kind{settings}, engine.Spec{
-		Name: "mlflow-access", Ready: Condition, ReadyEvent: "WorkspaceAccessGranted", Beside: true, Workers: 1,
+		Name: "mlflow-access", Ready: Condition, ReadyEvent: "WorkspaceAccessGranted", Workers: 1,
+		Status:      &engine.StatusOwnership{Conditions: []string{Condition}}, // the rest is the server's controller's
 		OldManagers: []string{managedBy},
 		Children:    []engine.ChildKind{{Object: &rbacv1.RoleBinding{}}},
 		Inputs: []engine.Input{
@@ -176,9 +177,8 @@ func (s *Seen) readBinding(ctx context.Context, r engine.Reader, m *mlflowv1.MLf
 }
 
 // Plan implements engine.Kind.
-func (k kind) Plan(m *mlflowv1.MLflow, seen Seen) engine.Plan {
-	status := m.Status.DeepCopy() // all but one condition is the server's controller's
-	meta.RemoveStatusCondition(&status.Conditions, Condition)
+func (k kind) Plan(_ *mlflowv1.MLflow, seen Seen) engine.Plan {
+	status := &mlflowv1.MLflowStatus{}
 	if seen.Malformed != "" {
 		problem := engine.MustChange("GroupsMalformed", "%s of Auth %s is no list of names. Correct it; access stays as it is until then.", seen.Malformed, authName)
 		return engine.Plan{Hold: true, Problem: problem, Status: status}

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/modelplane/modelplane/internal/kube"
+)
+
+// StatusOwnership is the part of a status that one controller decides where
+// several look after one kind. The engine writes nothing else of it, and keeps
+// the rest as it stands. It is a list, and not server-side apply of the status,
+// because most kinds have their conditions in a list without keys.
+type StatusOwnership struct {
+	// Conditions by their types. The condition of Spec.Ready must be among them;
+	// Stalled may be.
+	Conditions []string
+	// Fields of the status, by their names in JSON.
+	Fields []string
+}
+
+// second tells whether another controller is the first of the kind: the one that
+// decides what nobody else does, and whose word counts for metrics of objects.
+func (s *Spec) second() bool { return s.Status != nil }
+
+// ready tells whether the object works, as far as this controller is concerned.
+// A second controller that has nothing to say has nothing to complain of.
+func (s *Spec) ready(conditions kube.Conditions) bool {
+	_, said := conditions.Get(s.readyType())
+	return conditions.IsTrue(s.readyType()) || s.second() && !said
+}
+
+// part is one controller's part of encoded statuses.
+type part struct {
+	owns *StatusOwnership
+	// all are those who look after the kind, which is complete when they start.
+	all *lookers
+}
+
+// decides tells whether a condition is this controller's.
+func (p part) decides(condition string) bool {
+	return p.has(func(o *StatusOwnership) bool { return slices.Contains(o.Conditions, condition) })
+}
+
+func (p part) decidesField(name string) bool {
+	return p.has(func(o *StatusOwnership) bool { return slices.Contains(o.Fields, name) })
+}
+
+// has is about the controller's own list, or else about all others'.
+func (p part) has(listed func(*StatusOwnership) bool) bool {
+	if p.owns != nil {
+		return listed(p.owns)
+	}
+	return p.all == nil || !slices.ContainsFunc(p.all.specs, func(s Spec) bool { return s.Status != nil && listed(s.Status) })
+}
+
+// whole tells whether all of the status is this controller's.
+func (p part) whole() bool { return p.owns == nil && (p.all == nil || len(p.all.specs) < 2) }
+
+// of is this controller's part of a status.
+func (p part) of(status map[string]any) map[string]any {
+	if p.whole() {
+		return status
+	}
+	out := map[string]any{}
+	for name, value := range status {
+		if name != conditionsField && p.decidesField(name) {
+			out[name] = value
+		}
+	}
+	var own []any
+	for _, c := range rawConditions(status) {
+		if p.decides(typeOf(c)) {
+			own = append(own, c)
+		}
+	}
+	if own != nil {
+		out[conditionsField] = own
+	}
+	return out
+}
+
+// merge puts this controller's part of a planned status into the live one. The
+// conditions stay in their places, so that controllers do not dispute their order.
+func (p part) merge(live, planned map[string]any) map[string]any {
+	if p.whole() {
+		return planned
+	}
+	next := p.of(planned)
+	for name, value := range live {
+		if name != conditionsField && !p.decidesField(name) {
+			next[name] = runtime.DeepCopyJSONValue(value)
+		}
+	}
+	left := rawConditions(next)
+	var merged []any
+	for _, c := range rawConditions(live) {
+		if !p.decides(typeOf(c)) {
+			merged = append(merged, runtime.DeepCopyJSON(c))
+			continue
+		}
+		at := slices.IndexFunc(left, func(n map[string]any) bool { return typeOf(n) == typeOf(c) })
+		if at >= 0 {
+			merged = append(merged, left[at])
+			left = slices.Delete(left, at, at+1)
+		}
+	}
+	for _, c := range left {
+		merged = append(merged, c)
+	}
+	delete(next, conditionsField)
+	if merged != nil {
+		next[conditionsField] = merged
+	}
+	return next
+}
+
+const conditionsField = "conditions"
+
+func typeOf(condition map[string]any) string {
+	t, _ := condition["type"].(string)
+	return t
+}
+
+// lookers are all controllers that look after one kind.
+type lookers struct{ specs []Spec }
+
+// claims tells who decides what of which kind.
+type claims map[schema.GroupKind]*lookers
+
+// add refuses a controller whose status another would overwrite for ever.
+func (c claims) add(gk schema.GroupKind, s Spec) (part, error) {
+	all := c[gk]
+	if all == nil {
+		all = &lookers{}
+		c[gk] = all
+	}
+	if s.Status != nil && !slices.Contains(s.Status.Conditions, s.readyType()) {
+		return part{}, fmt.Errorf("its condition %s is not among those that it decides", s.readyType())
+	}
+	for _, other := range all.specs {
+		if what := overlap(s.Status, other.Status); what != "" {
+			return part{}, fmt.Errorf("it and the controller %s both decide %s of the status of %s: give one of them a Status of its own", other.Name, what, gk.Kind)
+		}
+	}
+	all.specs = append(all.specs, s)
+	return part{owns: s.Status, all: all}, nil
+}
+
+// overlap names something that two controllers both decide.
+func overlap(a, b *StatusOwnership) string {
+	switch {
+	case a == nil && b == nil:
+		return "all"
+	case a == nil || b == nil:
+		return "" // one decides what the other does not
+	}
+	for _, condition := range b.Conditions {
+		if slices.Contains(a.Conditions, condition) {
+			return "the condition " + condition
+		}
+	}
+	for _, field := range b.Fields {
+		if slices.Contains(a.Fields, field) {
+			return "the field " + field
+		}
+	}
+	return ""
+}
