@@ -79,8 +79,8 @@ func (c *controllerOf[T, Seen]) Name() string          { return c.spec.Name }
 func (c *controllerOf[T, Seen]) Spec() Spec            { return c.spec }
 func (c *controllerOf[T, Seen]) Object() client.Object { return newObject[T]() }
 func (c *controllerOf[T, Seen]) Finalizes() bool {
-	_, cleans := c.kind.(Cleaner[T, Seen])
-	return cleans
+	_, ends := c.kind.(Teardown[T, Seen])
+	return ends
 }
 
 // newLike makes an empty object of the same type.

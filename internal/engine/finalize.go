@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
 func (r *reconciler[T, Seen]) finalizer() string {
@@ -26,25 +27,30 @@ func (r *reconciler[T, Seen]) holdOn(ctx context.Context, o owner) error {
 	return r.setFinalizers(ctx, o, append(slices.Clone(have), r.finalizer()))
 }
 
-// finish cleans up after an object that is being deleted and lets it go.
-func (r *reconciler[T, Seen]) finish(ctx context.Context, o owner, obj T) *Problem {
-	have := o.GetFinalizers()
-	rest := slices.DeleteFunc(slices.Clone(have), func(f string) bool {
-		return f == r.finalizer() || slices.Contains(r.spec.OldFinalizers, f)
-	})
-	if len(rest) == len(have) {
-		return nil // nothing of it is ours to do
+// finish brings an object that is being deleted to its end and lets it go.
+func (r *reconciler[T, Seen]) finish(ctx context.Context, o owner, obj T) (reconcile.Result, error) {
+	rest, held := r.finalizersOfOthers(o)
+	if len(rest) == len(o.GetFinalizers()) {
+		return reconcile.Result{}, r.settle(ctx, obj, Plan{}, nil, nil) // nothing of it is ours to do
 	}
-	if slices.Contains(have, r.finalizer()) {
-		gone, problems := r.writer.removeUnreachable(ctx, o)
-		if len(problems) > 0 {
-			return summary(problems)
+	if held {
+		plan, err := r.ending(ctx, obj)
+		if err != nil {
+			return reconcile.Result{}, r.settle(ctx, obj, Plan{}, problemOf(err, "Reading what the end depends on"), nil)
 		}
-		if !gone {
-			return WaitFor("CleaningUp", "Waiting for children in other namespaces to go.")
+		if plan != nil {
+			return r.carryOut(ctx, o, obj, *plan)
 		}
-		if p := r.cleanup(ctx, obj); p != nil {
-			return p
+	}
+	return reconcile.Result{}, r.settle(ctx, obj, Plan{}, r.letGo(ctx, o), nil)
+}
+
+// letGo removes what the garbage collector cannot reach, and then our finalizers.
+func (r *reconciler[T, Seen]) letGo(ctx context.Context, o owner) *Problem {
+	rest, held := r.finalizersOfOthers(o)
+	if held {
+		if gone, problem := r.writer.removeUnreachable(ctx, o); problem != nil || !gone {
+			return problem
 		}
 	}
 	if err := r.setFinalizers(ctx, o, rest); client.IgnoreNotFound(err) != nil {
@@ -53,21 +59,34 @@ func (r *reconciler[T, Seen]) finish(ctx context.Context, o owner, obj T) *Probl
 	return nil
 }
 
-func (r *reconciler[T, Seen]) cleanup(ctx context.Context, obj T) *Problem {
-	cleaner, ok := r.kind.(Cleaner[T, Seen])
+// finalizersOfOthers are those that are not ours to take off; held tells whether
+// the one that we set is among the rest.
+func (r *reconciler[T, Seen]) finalizersOfOthers(o owner) (rest []string, held bool) {
+	have := o.GetFinalizers()
+	rest = slices.DeleteFunc(slices.Clone(have), func(f string) bool {
+		return f == r.finalizer() || slices.Contains(r.spec.OldFinalizers, f)
+	})
+	return rest, slices.Contains(have, r.finalizer())
+}
+
+// ending is what must be done before the object may go; nil if nothing must.
+func (r *reconciler[T, Seen]) ending(ctx context.Context, obj T) (*Plan, error) {
+	kind, ok := r.kind.(Teardown[T, Seen])
 	if !ok {
-		return nil
+		return nil, nil
 	}
 	seen, err := r.observe(ctx, obj)
 	if err != nil {
-		return problemOf(err, "Reading what the clean-up depends on")
+		return nil, err
 	}
-	if err := cleaner.Cleanup(ctx, obj, seen); err != nil {
-		p := problemOf(err, "Cleaning up outside the cluster")
-		p.visible = true
-		return p
+	ending := kind.Teardown(obj, seen)
+	if ending.Finished {
+		return nil, nil
 	}
-	return nil
+	if ending.Problem == nil && ending.Status == nil {
+		ending.Problem = WaitFor("Deleting", "It is being deleted, and waits for what must happen before. Nothing needs to be done.")
+	}
+	return &ending.Plan, nil
 }
 
 // remove deletes the object because its plan says so, and tells once why.

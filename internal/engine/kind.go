@@ -23,11 +23,28 @@ type Kind[T client.Object, Seen any] interface {
 	Plan(obj T, seen Seen) Plan
 }
 
-// Cleaner is implemented by a Kind that leaves something outside the cluster
-// which must go when the object goes. Only such kinds get a finalizer for it.
-type Cleaner[T client.Object, Seen any] interface {
-	// Cleanup removes what is outside. It is called until it returns nil.
-	Cleanup(ctx context.Context, obj T, seen Seen) error
+// Teardown is implemented by a Kind whose objects do not just go: something must
+// run first, or be removed in an order, or stand in the way. Only such kinds get
+// a finalizer for it.
+type Teardown[T client.Object, Seen any] interface {
+	// Teardown decides about an object that is being deleted. It is pure like
+	// Plan, and asked again whenever something that Observe read or a child
+	// changes, never by the clock.
+	Teardown(obj T, seen Seen) Ending
+}
+
+// Ending is the decision about an object that is being deleted.
+type Ending struct {
+	// Plan is what must be for now. Children are those that still must exist (a
+	// Job that runs before the end), and all others are removed: an order of
+	// removal is a plan that names what goes later, until it sees that the rest
+	// is gone. Problem says what is in the way, and Hold that nothing is removed
+	// until then.
+	Plan
+	// Finished lets the object go, and with it all children but those retained.
+	// The plan is then ignored. It is also taken for granted when what the plan
+	// wants can no longer be made because the namespace goes.
+	Finished bool
 }
 
 // Plan is the complete decision about one object.

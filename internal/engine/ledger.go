@@ -4,6 +4,7 @@ package engine
 
 import (
 	"hash/maphash"
+	"maps"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -38,6 +39,13 @@ func (l *ledger) get(owner types.UID, key childKey) (entry, bool) {
 	defer l.mu.Unlock()
 	e, ok := l.byOwner[owner][key]
 	return e, ok
+}
+
+// of is a copy of what is known of an owner's children.
+func (l *ledger) of(owner types.UID) map[childKey]entry {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return maps.Clone(l.byOwner[owner])
 }
 
 func (l *ledger) put(owner types.UID, key childKey, e entry) {

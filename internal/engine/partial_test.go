@@ -215,6 +215,7 @@ func TestTrimMustBeAgreed(t *testing.T) {
 	child.Name, child.Children[0].Trim = "b", func(client.Object) {}
 	input.Name, input.Inputs[0].Trim = "c", nil
 	for _, second := range []engine.Spec{child, input} {
+		second.Status = &engine.StatusOwnership{Conditions: []string{"Ready"}}
 		err := enginetest.RunWith(
 			engine.For[*sample.Sample, sample.Seen](sample.Kind{}, first),
 			engine.For[*sample.Sample, sample.Seen](sample.Kind{}, second))(t.Context(), b.Config())

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -60,7 +61,7 @@ func problemOf(err error, doing string) *Problem {
 		return p
 	}
 	switch {
-	case apierrors.HasStatusCause(err, "NamespaceTerminating"):
+	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		return &Problem{Family: Waiting, Reason: "NamespaceTerminating",
 			Message: fmt.Sprintf("%s: the namespace is being deleted.", doing), cause: err, visible: true}
 	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err), apierrors.IsRequestEntityTooLargeError(err):
@@ -81,6 +82,12 @@ func problemOf(err error, doing string) *Problem {
 	}
 	return &Problem{Family: Failed, Reason: "APIServerFailed", cause: err,
 		Message: fmt.Sprintf("%s: %s. It is being tried again.", doing, oneLine(err))}
+}
+
+// namespaceGoes tells whether something cannot be made because its namespace is
+// being deleted.
+func namespaceGoes(p *Problem) bool {
+	return apierrors.HasStatusCause(p.cause, corev1.NamespaceTerminatingCause)
 }
 
 // immutable tells whether the API server refused a change of a field that

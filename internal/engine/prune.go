@@ -82,11 +82,16 @@ func (w *writer) remove(ctx context.Context, o owner, key childKey, obj client.O
 }
 
 // removeUnreachable deletes what the garbage collector cannot reach when the
-// owner goes, and tells whether all of it is gone.
-func (w *writer) removeUnreachable(ctx context.Context, o owner) (gone bool, problems []*Problem) {
+// owner goes, and tells whether all of it is gone. The problem names what does
+// not go although it was deleted.
+func (w *writer) removeUnreachable(ctx context.Context, o owner) (gone bool, problem *Problem) {
 	have, err := w.childrenOf(ctx, o.GetUID())
 	if err != nil {
-		return false, []*Problem{problemOf(err, "Reading the children")}
+		return false, problemOf(err, "Reading the children")
+	}
+	unseen, err := w.addUnseen(ctx, o, have)
+	if err != nil {
+		return false, problemOf(err, "Looking for children that were just written")
 	}
 	out := outcome{}
 	gone = true
@@ -95,7 +100,40 @@ func (w *writer) removeUnreachable(ctx context.Context, o owner) (gone bool, pro
 			continue
 		}
 		gone = false
+		if obj.GetDeletionTimestamp() != nil && len(obj.GetFinalizers()) > 0 {
+			out.fail(WaitFor("ChildTerminating", "It is being deleted and waits for %s to go, which has finalizers. If it stays, look at these.", key))
+			continue
+		}
 		w.remove(ctx, o, key, obj, &out)
 	}
-	return gone, out.problems
+	if len(out.problems) > 0 {
+		return false, summary(out.problems)
+	}
+	if unseen > 0 && out.wrote > 0 {
+		return w.removeUnreachable(ctx, o) // perhaps no event will ever tell of their deletion
+	}
+	return gone, nil
+}
+
+// addUnseen adds the children that were written but are not in the cache yet, and
+// counts them.
+func (w *writer) addUnseen(ctx context.Context, o owner, have children) (unseen int, err error) {
+	for key, last := range w.ledger.of(o.GetUID()) {
+		if have[key] != nil || w.apis.absent(key.gvk) {
+			continue
+		}
+		head := &metav1.PartialObjectMetadata{}
+		head.SetGroupVersionKind(key.gvk)
+		err := w.live.Get(ctx, key.NamespacedName, head)
+		if client.IgnoreNotFound(err) != nil {
+			return unseen, err
+		}
+		if err != nil || head.UID != last.uid {
+			w.ledger.forget(o.GetUID(), key)
+			continue
+		}
+		have[key] = head
+		unseen++
+	}
+	return unseen, nil
 }

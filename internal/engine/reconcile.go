@@ -75,7 +75,7 @@ func (r *reconciler[T, Seen]) reconcile(ctx context.Context, req reconcile.Reque
 	r.remember(req.NamespacedName, obj.GetUID())
 	o := owner{Object: obj, gvk: r.gvk}
 	if obj.GetDeletionTimestamp() != nil {
-		return reconcile.Result{}, r.settle(ctx, obj, Plan{}, r.finish(ctx, o, obj), nil)
+		return r.finish(ctx, o, obj)
 	}
 	return r.advance(ctx, o, obj)
 }
@@ -89,9 +89,17 @@ func (r *reconciler[T, Seen]) advance(ctx context.Context, o owner, obj T) (reco
 	if plan.Remove != nil {
 		return reconcile.Result{}, r.settle(ctx, obj, Plan{}, r.remove(ctx, obj, *plan.Remove), nil)
 	}
+	return r.carryOut(ctx, o, obj, plan)
+}
+
+// carryOut applies a plan and reports.
+func (r *reconciler[T, Seen]) carryOut(ctx context.Context, o owner, obj T, plan Plan) (reconcile.Result, error) {
 	out := outcome{}
 	if !plan.Hold {
 		out = r.apply(ctx, o, plan.Children)
+	}
+	if obj.GetDeletionTimestamp() != nil && slices.ContainsFunc(out.problems, namespaceGoes) {
+		return reconcile.Result{}, r.settle(ctx, obj, Plan{}, r.letGo(ctx, o), nil) // it cannot be made any more
 	}
 	problem := plan.Problem
 	if len(out.problems) > 0 {
@@ -135,7 +143,7 @@ func (r *reconciler[T, Seen]) apply(ctx context.Context, o owner, planned []Chil
 		unreachable = unreachable || !in.reachable && !in.Retain && !in.Shared
 		intents = append(intents, in)
 	}
-	if _, cleans := r.kind.(Cleaner[T, Seen]); cleans || unreachable {
+	if _, ends := r.kind.(Teardown[T, Seen]); (ends || unreachable) && o.GetDeletionTimestamp() == nil {
 		if err := r.holdOn(ctx, o); err != nil {
 			out.fail(problemOf(err, "Adding the finalizer"))
 			return out

@@ -3,11 +3,9 @@
 package engine_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -121,43 +119,6 @@ func TestQuota(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.WaitReady(t, "one")
-}
-
-// outside is a sample that also has something outside the cluster.
-type outside struct {
-	sample.Kind
-	failures, cleaned atomic.Int32
-}
-
-func (o *outside) Cleanup(_ context.Context, _ *sample.Sample, _ sample.Seen) error {
-	if o.failures.Add(-1) >= 0 {
-		return errors.New("the other side does not answer")
-	}
-	o.cleaned.Add(1)
-	return nil
-}
-
-func TestCleanupOutsideTheCluster(t *testing.T) {
-	b := enginetest.New(t)
-	kind := &outside{}
-	kind.failures.Store(3)
-	enginetest.Manage(t, b.Manager, engine.For[*sample.Sample, sample.Seen](kind, sample.Controller().Spec()))
-	s := b.Sample("one", sample.SampleSpec{})
-	b.Create(t, s)
-	b.WaitReady(t, "one")
-	if err := b.C.Get(t.Context(), client.ObjectKeyFromObject(s), s); err != nil {
-		t.Fatal(err)
-	}
-	if len(s.Finalizers) != 1 || s.Finalizers[0] != "modelplane.dev/sample" {
-		t.Fatalf("finalizers: %v", s.Finalizers)
-	}
-	if err := b.C.Delete(t.Context(), s); err != nil {
-		t.Fatal(err)
-	}
-	b.WaitGone(t, s)
-	if kind.cleaned.Load() != 1 {
-		t.Errorf("cleaned %d times", kind.cleaned.Load())
-	}
 }
 
 // TestNoFinalizerWithoutNeed: an object that leaves nothing behind is not held up.

@@ -181,11 +181,13 @@ func TestTwoControllersOneChild(t *testing.T) {
 }
 
 // TestPrimaryRemovedAndInstalledAgain removes the definition of the kind itself
-// while its controller runs.
+// while its controllers run, of which one counts it among its optional inputs.
 func TestPrimaryRemovedAndInstalledAgain(t *testing.T) {
 	b := enginetest.New(t)
 	counter := testkit.NewCounter()
-	enginetest.Manage(t, counter.Wrap(b.Config()), sample.Controller(), noterController(noterSpec()))
+	second := noterSpec()
+	second.Inputs = []engine.Input{{Object: &sample.Sample{}, Optional: true}}
+	enginetest.Manage(t, counter.Wrap(b.Config()), sample.Controller(), noterController(second))
 	b.Create(t, b.Sample("one", sample.SampleSpec{}))
 	b.WaitReady(t, "one")
 	for range 2 {

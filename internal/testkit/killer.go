@@ -53,6 +53,8 @@ func newKiller(n int, counted func(Call) bool) *Killer {
 // Killed is closed when the cut is made.
 func (k *Killer) Killed() <-chan struct{} { return k.dead.Done() }
 
+func (k *Killer) killed() bool { return k.dead.Err() != nil }
+
 // Calls is the number of calls that passed, each watch counted once.
 func (k *Killer) Calls() int {
 	k.mu.Lock()

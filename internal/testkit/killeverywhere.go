@@ -32,6 +32,12 @@ type KillTest struct {
 	// Verify fails the test when the state that was reached is not as it should
 	// be: something missing, something too much, something different.
 	Verify func(t testing.TB)
+	// Delete, if it is set, deletes the objects that Reset made, once the process
+	// has converged; the process is killed on the way of their deletion as well.
+	Delete func(t testing.TB)
+	// Gone returns nil when the objects are gone with all that must go with them,
+	// and else what is left.
+	Gone func() error
 	// Timeout bounds the wait for convergence; 0 stands for one minute.
 	Timeout time.Duration
 	// Settle is how long a process must make no call before it counts as being at
@@ -62,7 +68,7 @@ func KillEverywhere(t *testing.T, test KillTest) {
 	var calls, writes int
 	if !t.Run("undisturbed", func(t *testing.T) {
 		test.Reset(t)
-		calls, writes = test.runToRest(t)
+		calls, writes = test.runToRest(t, new(bool))
 	}) {
 		return
 	}
@@ -70,10 +76,11 @@ func KillEverywhere(t *testing.T, test KillTest) {
 	round := func(name string, killer *Killer) {
 		t.Run(name, func(t *testing.T) {
 			test.Reset(t)
-			if test.runUntilKilled(t, killer) {
+			deleted := false
+			if test.runUntilKilled(t, killer, &deleted) {
 				cuts++
 			}
-			test.runToRest(t)
+			test.runToRest(t, &deleted)
 		})
 	}
 	for n := 1; n <= writes; n += test.Stride {
@@ -93,31 +100,29 @@ func KillEverywhere(t *testing.T, test KillTest) {
 }
 
 // runToRest runs the process without disturbance until it has converged and has
-// nothing more to do, verifies, ends it, and returns the number of its calls and
-// of those among them that changed something.
-func (k KillTest) runToRest(t *testing.T) (calls, writes int) {
+// nothing more to do, verifies, lets it delete, ends it, and returns the number
+// of its calls and of those among them that changed something. deleted says how
+// far an earlier process came.
+func (k KillTest) runToRest(t *testing.T, deleted *bool) (calls, writes int) {
 	t.Helper()
 	killer := NewKiller(-1)
 	process := k.start(killer)
 	defer process.stop(t, k.Timeout)
-	if err := k.rest(process, killer); err != nil {
+	if err := k.live(t, process, killer, deleted); err != nil {
 		t.Fatalf("no convergence: %v", err)
 	}
-	k.Verify(t)
 	return killer.Calls(), killer.Writes()
 }
 
 // runUntilKilled tells whether the process was killed; it may come to rest
 // before, when it needs fewer calls this time.
-func (k KillTest) runUntilKilled(t *testing.T, killer *Killer) bool {
+func (k KillTest) runUntilKilled(t *testing.T, killer *Killer, deleted *bool) bool {
 	t.Helper()
 	process := k.start(killer)
 	defer process.stop(t, k.Timeout)
-	err := k.rest(process, killer)
-	select {
-	case <-killer.Killed():
+	err := k.live(t, process, killer, deleted)
+	if killer.killed() {
 		return true
-	default:
 	}
 	if err != nil {
 		t.Fatalf("neither killed, after %d calls, nor converged: %v", killer.Calls(), err)
@@ -125,8 +130,27 @@ func (k KillTest) runUntilKilled(t *testing.T, killer *Killer) bool {
 	return false
 }
 
-// rest waits until the process converged and went quiet, or is dead.
-func (k KillTest) rest(p *process, killer *Killer) error {
+// live takes the objects from where they are to their end.
+func (k KillTest) live(t *testing.T, p *process, killer *Killer, deleted *bool) error {
+	t.Helper()
+	if !*deleted {
+		if err := k.rest(p, killer, k.Converged); err != nil || killer.killed() {
+			return err
+		}
+		k.Verify(t)
+	}
+	if k.Delete == nil {
+		return nil
+	}
+	if !*deleted {
+		*deleted = true
+		k.Delete(t)
+	}
+	return k.rest(p, killer, k.Gone)
+}
+
+// rest waits until the process reached a state and went quiet, or is dead.
+func (k KillTest) rest(p *process, killer *Killer, reached func() error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), k.Timeout)
 	defer cancel()
 	var missing error
@@ -142,7 +166,7 @@ func (k KillTest) rest(p *process, killer *Killer) error {
 		if now := killer.Calls(); now != calls {
 			calls, since = now, time.Now()
 		}
-		missing = k.Converged()
+		missing = reached()
 		return missing == nil && time.Since(since) >= k.Settle, nil
 	})
 	if errors.Is(err, context.DeadlineExceeded) {

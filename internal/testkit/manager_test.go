@@ -117,7 +117,7 @@ func TestARealManagerSurvivesFaults(t *testing.T) {
 	test := copierTest(cluster, faults.Wrap(cluster.Config()))
 	test.Timeout, test.Settle = time.Minute, 300*time.Millisecond
 	test.Reset(t)
-	test.runToRest(t)
+	test.runToRest(t, new(bool))
 	t.Logf("faults: %v", faults.ByFault())
 	if faults.ByFault()[ClosedAfter] == 0 {
 		t.Error("no answer was lost, so this test has shown little")

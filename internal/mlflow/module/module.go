@@ -9,7 +9,6 @@ package module
 
 import (
 	"context"
-	"fmt"
 	"regexp"
 	"strings"
 
@@ -69,7 +68,7 @@ type Seen struct {
 
 type kind struct{ settings func() Settings }
 
-var _ engine.Cleaner[*v1alpha1.MLflowOperator, Seen] = kind{}
+var _ engine.Teardown[*v1alpha1.MLflowOperator, Seen] = kind{}
 
 // Observe implements engine.Kind.
 func (k kind) Observe(ctx context.Context, r engine.Reader, _ *v1alpha1.MLflowOperator) (Seen, error) {
@@ -140,11 +139,14 @@ func releases(seen Seen) []v1alpha1.Release {
 	return append(out, v1alpha1.Release{Name: "MLflow", Version: seen.Settings.Version, RepoURL: repository})
 }
 
-// Cleanup implements engine.Cleaner: the module stays while it is in use.
-func (k kind) Cleanup(_ context.Context, _ *v1alpha1.MLflowOperator, seen Seen) error {
+// Teardown implements engine.Teardown: the module stays while it is in use.
+func (k kind) Teardown(m *v1alpha1.MLflowOperator, seen Seen) engine.Ending {
 	if seen.Servers == 0 {
-		return nil
+		return engine.Ending{Finished: true}
 	}
-	return &engine.Problem{Family: engine.Failed, Reason: stillInUse,
-		Message: fmt.Sprintf("cannot delete MLflowOperator while %d MLflow instance(s) still exist", seen.Servers)}
+	problem := engine.WaitFor(stillInUse, "cannot delete MLflowOperator while %d MLflow instance(s) still exist. Delete them; it goes by itself then.", seen.Servers)
+	status := v1alpha1.MLflowOperatorStatus{}
+	status.ObservedGeneration, status.Phase, status.Releases = m.Generation, phaseProgresses, releases(seen)
+	status.Conditions = []v1alpha1.Condition{{Type: ready, Status: metav1.ConditionFalse, Reason: problem.Reason, Message: problem.Message}}
+	return engine.Ending{Plan: engine.Plan{Status: status, Problem: problem}}
 }
