@@ -282,6 +282,8 @@ func TestFaultsDelayButDoNotPrevent(t *testing.T) {
 		b.RollOut(t)
 		b.Status(t, "Available", metav1.ConditionTrue, "")
 	}
+	b.Delete(t, m)
+	testkit.Eventually(t, mlflowtest.Patience, "the end in spite of faults", func() error { return b.Ended() })
 	if faults.Injected() == 0 {
 		t.Error("no fault was injected")
 	}
@@ -336,5 +338,7 @@ func TestKilledAtEveryCall(t *testing.T) {
 				t.Errorf("%d Secrets, want 1", len(secrets.Items))
 			}
 		},
+		Delete: func(t testing.TB) { b.Delete(t, mlflowtest.OnFiles()) },
+		Gone:   func() error { return b.Ended() },
 	})
 }

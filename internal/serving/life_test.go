@@ -275,6 +275,12 @@ func TestFaultsDelayButDoNotPrevent(t *testing.T) {
 		b.Accept(t, name, name+"-predictor")
 		b.Status(t, name, "Ready", corev1.ConditionTrue, "")
 	}
+	for i := range 10 {
+		b.Delete(t, b.Service(fmt.Sprintf("s%d", i), "sklearn"))
+	}
+	for i := range 10 {
+		testkit.Eventually(t, servingtest.Patience, "the end in spite of faults", func() error { return b.Ended(b.Service(fmt.Sprintf("s%d", i), "sklearn")) })
+	}
 	if faults.Injected() == 0 {
 		t.Error("no fault was injected")
 	}
@@ -325,6 +331,8 @@ func TestKilledAtEveryCall(t *testing.T) {
 				}
 			}
 		},
+		Delete: func(t testing.TB) { b.Delete(t, b.Service("iris", "sklearn")) },
+		Gone:   func() error { return b.Ended(b.Service("iris", "sklearn")) },
 	})
 }
 

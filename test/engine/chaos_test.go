@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -54,7 +55,7 @@ func family(ctx context.Context, b *enginetest.Bench, namespace string) ([]strin
 // TestKilledEverywhere kills the manager after every single API call in turn.
 // The object asks for children of which one must be pruned (made by an earlier
 // plan), one must be taken over from another controller, and one lies in
-// another namespace.
+// another namespace; then it is deleted.
 func TestKilledEverywhere(t *testing.T) {
 	b := enginetest.New(t)
 	far := ""
@@ -102,6 +103,10 @@ func TestKilledEverywhere(t *testing.T) {
 				}
 			}
 		},
+		Delete: func(t testing.TB) { b.Delete(t, b.Sample("one", sample.SampleSpec{})) },
+		Gone: func() error {
+			return b.Ended([]client.Object{b.Sample("one", sample.SampleSpec{})}, []engine.Controller{sample.Controller()}, far)
+		},
 	}
 	if testing.Short() {
 		test.Stride = 5
@@ -114,6 +119,7 @@ func TestKilledEverywhere(t *testing.T) {
 func TestFailingCalls(t *testing.T) {
 	const objects = 60
 	b := enginetest.New(t)
+	far := b.Namespace(t)
 	faults := testkit.NewFaults(20).AddEach(0.1)
 	counter := testkit.NewCounter()
 	cfg := counter.Wrap(faults.Wrap(b.Manager))
@@ -127,6 +133,7 @@ func TestFailingCalls(t *testing.T) {
 	for i := range objects {
 		b.WaitReady(t, fmt.Sprintf("many-%d", i))
 	}
+	endInSpiteOfFaults(t, b, far)
 	t.Logf("%d of %d calls failed: %v", faults.Injected(), counter.Snapshot().Total(), faults.ByFault())
 	if faults.Injected() < objects {
 		t.Error("too few faults to have shown anything")
@@ -145,6 +152,7 @@ func TestFailingCalls(t *testing.T) {
 		if err != nil {
 			return err
 		}
+		have = slices.DeleteFunc(have, func(child string) bool { return strings.Contains(child, " short-") }) // for the garbage collector
 		if diff := cmp.Diff(want, have); diff != "" {
 			return errors.New(diff)
 		}
@@ -160,4 +168,23 @@ func TestFailingCalls(t *testing.T) {
 		}
 	}
 	testkit.NoWrites(t, counter, 5*time.Second, "when the faults are over")
+}
+
+// endInSpiteOfFaults deletes objects with children in another namespace, some of
+// them before they were ready.
+func endInSpiteOfFaults(t *testing.T, b *enginetest.Bench, far string) {
+	t.Helper()
+	var ended []client.Object
+	for i := range 10 {
+		s := b.Sample(fmt.Sprintf("short-%d", i), sample.SampleSpec{Far: far})
+		b.Create(t, s)
+		ended = append(ended, s)
+		if i%2 == 0 {
+			b.WaitReady(t, s.Name)
+		}
+		b.Delete(t, s)
+	}
+	testkit.Eventually(t, time.Minute, "the objects to go in spite of faults", func() error {
+		return b.Ended(ended, []engine.Controller{sample.Controller()}, far)
+	})
 }

@@ -255,6 +255,8 @@ func TestAccessKilledAnywhereAndFaults(t *testing.T) {
 		Config: b.Manager, Run: b.run, Reset: reset, Stride: 2,
 		Converged: func() error { return b.granted(ns) },
 		Verify:    func(t testing.TB) { b.Status(t, access.Condition, metav1.ConditionTrue, "Granted") },
+		Delete:    func(t testing.TB) { b.Delete(t, mlflowtest.Server()) },
+		Gone:      func() error { return b.Ended(ns) },
 	})
 	faults := testkit.NewFaults(1).AddEach(0.1)
 	faults.Off()
@@ -266,6 +268,8 @@ func TestAccessKilledAnywhereAndFaults(t *testing.T) {
 		ns := b.workspace(t)
 		b.wait(t, "access in spite of faults", func() error { return b.granted(ns) })
 	}
+	b.Delete(t, mlflowtest.Server())
+	b.wait(t, "the end in spite of faults", func() error { return b.Ended(ns) })
 	faults.Off()
 	if faults.Injected() == 0 {
 		t.Error("nothing went wrong")

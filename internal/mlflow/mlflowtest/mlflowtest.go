@@ -118,6 +118,12 @@ func (b *Bench) Manage(t testing.TB, cfg *rest.Config) (stop func()) {
 	return testkit.Manage(t, func(ctx context.Context) error { return b.Run(ctx, cfg) })
 }
 
+// Ended is nil when the MLflow is gone with everything that is not left to the garbage collector, in other namespaces too.
+func (b *Bench) Ended(namespaces ...string) error {
+	room := mlflow.New()
+	return b.Bench.Ended([]client.Object{Server()}, append(room.Controllers(), room.Access()), namespaces...)
+}
+
 // Create creates objects; what has a namespace and names none goes into that of the server. The database of an MLflow
 // counts as migrated, if there is no manager yet that would begin. An MLflow is removed, with what the missing garbage
 // collector would remove, at the end of the test.

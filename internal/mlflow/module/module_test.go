@@ -155,6 +155,8 @@ func TestModuleKilledAnywhereAndFaults(t *testing.T) {
 		Config: b.Manager, Run: b.run, Converged: converged,
 		Reset:  func(t testing.TB) { b.create(t, operator(whole)) },
 		Verify: func(t testing.TB) { b.wait(t, metav1.ConditionTrue, "Ready") },
+		Delete: func(t testing.TB) { b.Delete(t, operator(whole)) },
+		Gone:   func() error { return b.Bench.Bench.Ended([]client.Object{operator(whole)}, nil) },
 	})
 	faults := testkit.NewFaults(1).AddEach(0.1)
 	faults.Off()
@@ -171,6 +173,8 @@ func TestModuleKilledAnywhereAndFaults(t *testing.T) {
 			b.wait(t, metav1.ConditionTrue, "Ready")
 		}
 	}
+	b.Delete(t, m)
+	testkit.Eventually(t, mlflowtest.Patience, "the module to go in spite of faults", func() error { return b.Bench.Bench.Ended([]client.Object{m}, nil) })
 	faults.Off()
 	if faults.Injected() == 0 {
 		t.Error("nothing went wrong")

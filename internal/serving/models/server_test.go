@@ -186,6 +186,8 @@ func TestKilledEverywhere(t *testing.T) {
 				t.Errorf("models: %s", diff)
 			}
 		},
+		Delete: func(t testing.TB) { b.Delete(t, b.model("setosa", "many", "1Mi"), b.many("many")) },
+		Gone:   func() error { return b.Ended(b.model("setosa", "many", "1Mi"), b.many("many")) },
 	}
 	if testing.Short() {
 		test.Stride = 5

@@ -139,6 +139,12 @@ func (b *Bench) Insist(t testing.TB, cfg *rest.Config) {
 	testkit.Insist(t, func(ctx context.Context) error { return b.Run(ctx, cfg) })
 }
 
+// Ended is nil when objects are gone with everything that is not left to the
+// garbage collector.
+func (b *Bench) Ended(objs ...client.Object) error {
+	return b.Bench.Ended(objs, serving.New().Controllers())
+}
+
 // Accept plays the gateway: it takes the routes as they are.
 func (b *Bench) Accept(t testing.TB, names ...string) {
 	t.Helper()
