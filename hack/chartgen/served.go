@@ -5,6 +5,7 @@ package main
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 
@@ -22,15 +23,18 @@ func owners(all []manager.Domain, crds []*apiextensionsv1.CustomResourceDefiniti
 		}
 	}
 	for _, crd := range crds {
-		i := slices.IndexFunc(all, func(d manager.Domain) bool {
-			return slices.ContainsFunc(d.Admission, func(k admission.Kind) bool {
+		var names []string
+		for _, d := range all {
+			if slices.ContainsFunc(d.Admission, func(k admission.Kind) bool {
 				return k.GVK.Group == crd.Spec.Group && k.GVK.Kind == crd.Spec.Names.Kind
-			})
-		})
-		if i < 0 {
+			}) {
+				names = append(names, d.Name)
+			}
+		}
+		if len(names) == 0 {
 			return nil, fmt.Errorf("%s belongs to no domain", crd.Name)
 		}
-		out[crd.Name] = all[i].Name
+		out[crd.Name] = strings.Join(names, ",")
 	}
 	return out, nil
 }

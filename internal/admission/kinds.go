@@ -66,6 +66,18 @@ func domainOf(gk schema.GroupKind) string {
 	return ""
 }
 
+// Uses lists the kinds of other domains without which a domain does not work.
+// They are admitted and defaulted wherever it is enabled.
+func Uses(domain string) []schema.GroupKind {
+	if domain != ModelMesh {
+		return nil
+	}
+	group := servingv1alpha1.GroupVersion.Group
+	return []schema.GroupKind{
+		{Group: group, Kind: "ClusterServingRuntime"}, {Group: group, Kind: "InferenceService"}, {Group: group, Kind: "ServingRuntime"},
+	}
+}
+
 // Kinds returns the kinds of a domain, ordered by name. They are decoded
 // strictly; a domain adds its own defaults and rules to them.
 func Kinds(domain string) ([]Kind, error) {

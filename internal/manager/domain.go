@@ -74,7 +74,8 @@ func Wanted(known, enable []string) ([]string, error) {
 	return wanted, nil
 }
 
-// Select picks domains by name, in the order of the list.
+// Select picks domains by name, in the order of the list. A kind that several of
+// them use is admitted once.
 func Select(domains []Domain, enable []string) ([]Domain, error) {
 	wanted, err := Wanted(Names(domains), enable)
 	if err != nil {
@@ -83,10 +84,30 @@ func Select(domains []Domain, enable []string) ([]Domain, error) {
 	var selected []Domain
 	for _, d := range domains {
 		if slices.Contains(wanted, d.Name) {
+			d.Admission = slices.DeleteFunc(slices.Clone(d.Admission), func(k admission.Kind) bool { return admits(selected, k) })
 			selected = append(selected, d)
 		}
 	}
 	return selected, nil
+}
+
+// Kinds are those that domains admit, each once.
+func Kinds(domains []Domain) []admission.Kind {
+	var out []admission.Kind
+	for i, d := range domains {
+		for _, k := range d.Admission {
+			if !admits(domains[:i], k) {
+				out = append(out, k)
+			}
+		}
+	}
+	return out
+}
+
+func admits(domains []Domain, kind admission.Kind) bool {
+	return slices.ContainsFunc(domains, func(d Domain) bool {
+		return slices.ContainsFunc(d.Admission, func(k admission.Kind) bool { return k.GVK == kind.GVK })
+	})
 }
 
 // Option is a part of a domain with a switch.

@@ -66,11 +66,15 @@ cert-manager.io/inject-ca-from: {{ printf "%s/%s-webhook" .Release.Namespace (in
 {{- end -}}
 {{- end -}}
 
-{{/* Whether a CustomResourceDefinition belongs to an enabled domain: "true" or empty. Called with a list of the context
+{{/* Whether an enabled domain uses a CustomResourceDefinition: "true" or empty. Called with a list of the context
 and the name of the definition. */}}
 {{- define "modelplane.enabled" -}}
 {{- $root := first . -}}
-{{- if has (get (include "modelplane.domains" $root | fromYaml) (last .)) $root.Values.enable -}}
+{{- $used := false -}}
+{{- range get (include "modelplane.domains" $root | fromYaml) (last .) | splitList "," -}}
+{{- if has . $root.Values.enable -}}{{- $used = true -}}{{- end -}}
+{{- end -}}
+{{- if $used -}}
 true
 {{- end -}}
 {{- end -}}

@@ -7,6 +7,7 @@ package domains
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -30,14 +31,19 @@ type room struct {
 // rooms are made anew for every process and test: what they hold is their own.
 func rooms() []room {
 	models, tracking := serving.New(), mlflow.New()
+	platform := &configuration{}
 	return []room{
 		{
 			name:        admission.Serving,
 			admission:   models.Admission,
 			controllers: models.Controllers,
-			extend:      func(d *manager.Domain) { completeServing(d, models) },
+			extend:      func(d *manager.Domain) { completeServing(d, models, platform) },
 		},
-		{name: admission.ModelMesh},
+		{
+			name:      admission.ModelMesh,
+			admission: func() ([]admission.Kind, error) { return withUsed(admission.ModelMesh, models.Admission) },
+			extend:    func(d *manager.Domain) { completeModelMesh(d, models, platform) },
+		},
 		{name: admission.ModelRegistry},
 		{name: admission.MaaS},
 		{
@@ -47,6 +53,22 @@ func rooms() []room {
 			extend:      func(d *manager.Domain) { completeMLflow(d, tracking) },
 		},
 	}
+}
+
+// withUsed are the kinds of a domain and those that it uses of another, with the
+// other's rules.
+func withUsed(domain string, other func() ([]admission.Kind, error)) ([]admission.Kind, error) {
+	kinds, err := admission.Kinds(domain)
+	if err != nil {
+		return nil, err
+	}
+	theirs, err := other()
+	for _, k := range theirs {
+		if slices.Contains(admission.Uses(domain), k.GVK.GroupKind()) {
+			kinds = append(kinds, k)
+		}
+	}
+	return kinds, err
 }
 
 // Names of all domains, in their order.

@@ -5,6 +5,7 @@ package domains
 import (
 	"github.com/modelplane/modelplane/internal/admission"
 	"github.com/modelplane/modelplane/internal/cli"
+	"github.com/modelplane/modelplane/internal/manager"
 )
 
 // NewPlanner plans the kinds of every room.
@@ -20,8 +21,8 @@ func NewPlanner() (*cli.Planner, error) {
 	if p.Schemas, err = admission.Embedded(); err != nil {
 		return nil, err
 	}
+	p.Kinds = manager.Kinds(all)
 	for _, d := range all {
-		p.Kinds = append(p.Kinds, d.Admission...)
 		p.Controllers = append(p.Controllers, d.Controllers...)
 	}
 	return p, nil

@@ -19,17 +19,14 @@ import (
 // completeServing adds the webhook that completes the pods of InferenceServices,
 // and tells the room where its configuration is. A replica answers webhooks once
 // it knows the configuration.
-func completeServing(d *manager.Domain, models *serving.Room) {
+func completeServing(d *manager.Domain, models *serving.Room, platform *configuration) {
 	mutator := &pods.Mutator{}
 	d.AddToScheme = serving.AddToScheme
 	d.Hooks = append(d.Hooks, pods.Hook(mutator))
 	d.Marked = append(d.Marked, "./internal/serving/pods", "./internal/serving/shipped", "./internal/config")
 	d.Setup = func(_ context.Context, mgr ctrl.Manager, o manager.SetupOptions) error {
-		watcher, err := config.NewWatcher(mgr.GetConfig(), o.Namespace, mgr.GetEventRecorder("modelplane-config"))
+		watcher, err := platform.follow(mgr, o.Namespace)
 		if err != nil {
-			return err
-		}
-		if err := mgr.Add(watcher); err != nil {
 			return err
 		}
 		cluster, err := discovery.NewDiscoveryClientForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
@@ -42,6 +39,34 @@ func completeServing(d *manager.Domain, models *serving.Room) {
 		if err != nil {
 			return err
 		}
-		return errors.Join(mgr.Add(keeper), mgr.AddReadyzCheck("configuration", watcher.Check))
+		return mgr.Add(keeper)
 	}
+}
+
+// completeModelMesh lets the kinds that it shares with serving be admitted by the
+// same rules, also where serving is not enabled.
+func completeModelMesh(d *manager.Domain, models *serving.Room, platform *configuration) {
+	d.Marked = append(d.Marked, "./internal/config")
+	d.Setup = func(_ context.Context, mgr ctrl.Manager, o manager.SetupOptions) error {
+		watcher, err := platform.follow(mgr, o.Namespace)
+		if err == nil {
+			models.Use(watcher)
+		}
+		return err
+	}
+}
+
+// configuration is followed once, whoever needs it.
+type configuration struct{ watcher *config.Watcher }
+
+func (c *configuration) follow(mgr ctrl.Manager, namespace string) (*config.Watcher, error) {
+	if c.watcher != nil {
+		return c.watcher, nil
+	}
+	watcher, err := config.NewWatcher(mgr.GetConfig(), namespace, mgr.GetEventRecorder("modelplane-config"))
+	if err != nil {
+		return nil, err
+	}
+	c.watcher = watcher
+	return watcher, errors.Join(mgr.Add(watcher), mgr.AddReadyzCheck("configuration", watcher.Check))
 }
