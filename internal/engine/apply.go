@@ -124,6 +124,7 @@ func (w *writer) applyOne(ctx context.Context, o owner, in *intent, live client.
 		err = w.reclaim(ctx, in, live, err)
 	}
 	if err != nil {
+		w.ledger.tried(in.holder, in.key)
 		p := w.explain(ctx, o, in, err)
 		p.Reason = cmp.Or(w.unwritten[in.key.gvk.Kind], w.unwritten[""], p.Reason)
 		out.fail(p)

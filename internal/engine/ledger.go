@@ -15,7 +15,7 @@ import (
 // child. It bridges the moment between a write and its arrival in the cache,
 // and saves checking a child that did not change.
 type entry struct {
-	uid     types.UID
+	uid     types.UID // empty when a write was tried and its outcome is not known
 	digest  string
 	version string // resource version after our write, or when last found intact
 	fields  uint64 // hash of our managed-fields entry at that version
@@ -57,6 +57,13 @@ func (l *ledger) put(owner types.UID, key childKey, e entry) {
 		l.byOwner[owner] = m
 	}
 	m[key] = e
+}
+
+// tried notes a write whose outcome is not known: its answer may have been lost.
+func (l *ledger) tried(owner types.UID, key childKey) {
+	if _, known := l.get(owner, key); !known {
+		l.put(owner, key, entry{})
+	}
 }
 
 // left notes that a child is gone from the cluster. Word of an earlier child of

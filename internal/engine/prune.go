@@ -128,7 +128,7 @@ func (w *writer) addUnseen(ctx context.Context, o owner, have children) (unseen 
 		if client.IgnoreNotFound(err) != nil {
 			return unseen, err
 		}
-		if err != nil || head.UID != last.uid {
+		if err != nil || last.uid != "" && head.UID != last.uid || head.Labels[LabelOwner] != string(o.GetUID()) {
 			w.ledger.forget(o.GetUID(), key)
 			continue
 		}

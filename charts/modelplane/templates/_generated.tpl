@@ -310,7 +310,16 @@
 
 {{/* What it needs in its own namespace to serve modelmesh. */}}
 {{- define "modelplane.rules.namespace.modelmesh" -}}
-
+- apiGroups:
+  - ""
+  resourceNames:
+  - inferenceservice-config
+  resources:
+  - configmaps
+  verbs:
+  - get
+  - list
+  - watch
 {{- end -}}
 
 {{/* What it needs beyond that to serve modelregistry. */}}
@@ -876,12 +885,12 @@
   - update
 {{- end -}}
 
-{{/* The domain of each CustomResourceDefinition, and of each webhook on other kinds, by its name. */}}
+{{/* The domains that use each CustomResourceDefinition, and of each webhook on other kinds, by its name. */}}
 {{- define "modelplane.domains" -}}
 aihubs.components.platform.opendatahub.io: modelregistry
 aitenants.maas.opendatahub.io: maas
 catalogs.aihub.opendatahub.io: modelregistry
-clusterservingruntimes.serving.kserve.io: serving
+clusterservingruntimes.serving.kserve.io: serving,modelmesh
 clusterstoragecontainers.serving.kserve.io: serving
 configs.maas.opendatahub.io: maas
 externalmodels.inference.opendatahub.io: maas
@@ -889,7 +898,7 @@ externalmodels.maas.opendatahub.io: maas
 externalproviders.inference.opendatahub.io: maas
 inferencegraphs.serving.kserve.io: serving
 inferenceservice.kserve-webhook-server.pod-mutator: serving
-inferenceservices.serving.kserve.io: serving
+inferenceservices.serving.kserve.io: serving,modelmesh
 llminferenceserviceconfigs.serving.kserve.io: serving
 llminferenceservices.serving.kserve.io: serving
 localmodelcaches.serving.kserve.io: serving
@@ -905,7 +914,7 @@ mlflowoperators.components.platform.opendatahub.io: mlflow
 mlflows.mlflow.opendatahub.io: mlflow
 modelregistries.modelregistry.opendatahub.io: modelregistry
 predictors.serving.kserve.io: modelmesh
-servingruntimes.serving.kserve.io: serving
+servingruntimes.serving.kserve.io: serving,modelmesh
 tenants.maas.opendatahub.io: maas
 trainedmodels.serving.kserve.io: serving
 {{- end -}}
