@@ -13,10 +13,13 @@ export GOFLAGS := -trimpath -buildvcs=false
 TESTFLAGS ?=
 # How many test packages run at once. Each may start an API server of its own.
 TESTJOBS ?= 2
+# Packages in which many things happen at once. With RACE=1 they are tested with the race detector instead of without.
+RACY := ./internal/engine/... ./internal/testkit/... ./internal/manager/... ./internal/certs/... ./internal/admission/... \
+	$(wildcard ./internal/process) ./internal/fetch/...
+RACE ?=
 FUZZTIME ?= 30s
-# The directories whose fuzz targets run, and those below them that are left out.
-FUZZIN ?= .
-FUZZBUT ?=
+# A commit: fuzz only what has changed since then. Everything if empty.
+FUZZSINCE ?=
 # The numbers of InferenceServices that are measured, one run each.
 BENCHSERVICES ?= 1000 5000
 LINT := $(GO) tool -modfile=$(CURDIR)/tools/go.mod golangci-lint
@@ -78,10 +81,19 @@ test: ## Run every test that needs no node, against a real API server
 	$(GO) run ./hack/progress $(GO) vet -v ./...; \
 	(cd local && $(GO) vet ./...); \
 	echo "==> tests"; \
-	$(GO) test -vet=off -p $(TESTJOBS) -timeout 20m $(TESTFLAGS) ./...; \
+	if [ -z "$(RACE)" ]; then packages=./...; else \
+		packages=$$(comm -23 <($(GO) list ./... | sort) <($(GO) list $(RACY) | sort)); fi; \
+	$(GO) test -vet=off -p $(TESTJOBS) -timeout 20m $(TESTFLAGS) $$packages; \
+	[ -z "$(RACE)" ] || $(MAKE) --no-print-directory test-race; \
 	echo "==> tests of the local control plane"; \
 	(cd local && $(GO) test -vet=off -ldflags '-s -w' -p $(TESTJOBS) -timeout 20m $(TESTFLAGS) ./...); \
 	$(MAKE) --no-print-directory test-onnx
+
+.PHONY: test-race
+test-race: ## Run the tests of packages in which many things happen at once with the race detector (needs a C compiler)
+	@echo "==> tests with the race detector (its builds take minutes the first time)"
+	@export KUBEBUILDER_ASSETS="$$($(GO) run ./hack/assets)"; \
+	CGO_ENABLED=1 $(GO) test -race -vet=off -p $(TESTJOBS) -timeout 20m $(TESTFLAGS) $(RACY)
 
 .PHONY: test-onnx
 test-onnx: ## Run the tests of the ONNX server, as far as there are a C compiler and ONNX Runtime
@@ -91,7 +103,7 @@ test-onnx: ## Run the tests of the ONNX server, as far as there are a C compiler
 	cd runtimes/onnx; export CGO_ENABLED=1; \
 	$(GO) run ./cmd/onnxfiles library || echo "    there is no ONNX Runtime; tests that need it are skipped"; \
 	$(GO) vet ./...; \
-	$(GO) test -vet=off -p $(TESTJOBS) -timeout 20m $(TESTFLAGS) ./...
+	$(GO) test -vet=off $(if $(RACE),-race) -p $(TESTJOBS) -timeout 20m $(TESTFLAGS) ./...
 
 .PHONY: e2e
 e2e: bin/up ## Bring everything up on this machine, use it, break it, take it down
@@ -115,7 +127,7 @@ e2e: bin/up ## Bring everything up on this machine, use it, break it, take it do
 	else exit 1; fi
 	@echo "==> end-to-end tests"
 	@local="$(local)"; MODELPLANE_LOCAL="$$local" MODELPLANE_UP="$(CURDIR)/bin/up" MODELPLANE_IMAGES=dist/e2e \
-		$(GO) test -tags e2e -count 1 -v -timeout 30m $(TESTFLAGS) ./test/e2e/...
+		$(GO) test -tags e2e -count 1 -v -parallel 4 -timeout 30m $(TESTFLAGS) ./test/e2e/...
 
 .PHONY: bench
 bench: ## Run the benchmarks and check their figures against the expected ranges
@@ -133,8 +145,9 @@ bench: ## Run the benchmarks and check their figures against the expected ranges
 
 .PHONY: fuzz
 fuzz: ## Run every fuzz target for FUZZTIME; an input that fails is kept below testdata/fuzz as a test
-	@targets=$$(grep -rHo --include='*_test.go' '^func Fuzz[A-Za-z0-9_]*' $(FUZZIN) | sed 's|:func |:|; s|^\./||' | sort \
-		| grep -v $(addprefix -e ^,none $(addsuffix /,$(FUZZBUT)))); \
+	@targets=$$(git grep -Ho '^func Fuzz[A-Za-z0-9_]*' -- '*_test.go' | sed 's|:func |:|' | sort \
+		| while IFS=: read -r file target; do \
+			[ -n "$(FUZZSINCE)" ] && git diff --quiet "$(FUZZSINCE)" HEAD -- "$$(dirname "$$file")" || echo "$$file:$$target"; done); \
 	[ -n "$$targets" ] || { echo "==> nothing to fuzz"; exit; }; \
 	echo "==> building the targets (a minute the first time)"; \
 	printf '%s\n' $$targets | sort -u -t: -k1,1 | GO="$(GO)" xargs -I{} hack/fuzz.sh {} build; \

@@ -23,10 +23,7 @@ func TestMachine(t *testing.T) {
 	before := lookAtMachine(t)
 	c := newCluster(t)
 	t.Log("\n" + c.up())
-	for _, part := range []struct {
-		name string
-		test func(cluster)
-	}{
+	c.parts(t, []part{
 		{"the node is ready", cluster.nodeIsReady},
 		{"the manager is a pod of the restricted level", cluster.managerIsRestricted},
 		{"definitions are served", cluster.definitionsAreServed},
@@ -35,15 +32,27 @@ func TestMachine(t *testing.T) {
 		{"an old version is converted", cluster.oldVersionIsConverted},
 		{"the model answers", cluster.modelAnswers},
 		{"pods answer on addresses and names", cluster.podsAnswer},
-		{"models come from storages", cluster.modelsComeFromStorages},
-		{"failures are explained", cluster.failuresAreExplained},
-		{"a transformer stands in front of the predictor", cluster.transformerStandsInFront},
-		{"the model answers over gRPC", cluster.grpcAnswers},
-		{"a service stops and resumes", cluster.stopsAndResumes},
+	})
+	// These mostly wait, and have nothing to do with each other.
+	c.sideBySide(t, map[string][]part{
+		"storages": {
+			{"models come from storages", cluster.modelsComeFromStorages},
+			{"failures are explained", cluster.failuresAreExplained},
+		},
+		"traffic": {
+			{"a transformer stands in front of the predictor", cluster.transformerStandsInFront},
+			{"the model answers over gRPC", cluster.grpcAnswers},
+			{"a service stops and resumes", cluster.stopsAndResumes},
+		},
+		"experiments": {
+			{"MLflow keeps what was logged", cluster.mlflowKeepsRuns},
+		},
+	})
+	// These take the manager or the node away.
+	c.parts(t, []part{
 		{"a canary gets its share", cluster.canaryGetsItsShare},
 		{"no request is lost", cluster.nothingIsLost},
 		{"an upgrade touches no model", cluster.upgradeTouchesNoModel},
-		{"MLflow keeps what was logged", cluster.mlflowKeepsRuns},
 		{"a second up changes nothing", cluster.secondUpChangesNothing},
 		{"killed programs come back", cluster.killedProgramsComeBack},
 		{"a killed manager comes back", cluster.killedManagerComesBack},
@@ -51,10 +60,37 @@ func TestMachine(t *testing.T) {
 		{"a cluster from scratch is ready soon", cluster.scratchIsQuick},
 		{"another cluster gets the chart and nothing else", cluster.installsElsewhere},
 		{"down leaves nothing", func(c cluster) { c.downLeavesNothing(before) }},
-	} {
+	})
+}
+
+// part of the test.
+type part struct {
+	name string
+	test func(cluster)
+}
+
+// parts are run one after the other, as long as they pass: each builds on those before it.
+func (c cluster) parts(t *testing.T, parts []part) {
+	t.Helper()
+	for _, part := range parts {
 		if !t.Run(part.name, func(t *testing.T) { part.test(c.in(t)) }) {
-			t.FailNow() // what follows builds on it
+			t.FailNow()
 		}
+	}
+}
+
+// sideBySide runs several such rows at once and ends when all have ended.
+func (c cluster) sideBySide(t *testing.T, rows map[string][]part) {
+	t.Helper()
+	if !t.Run("side by side", func(t *testing.T) {
+		for name, row := range rows {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				c.parts(t, row)
+			})
+		}
+	}) {
+		t.FailNow()
 	}
 }
 
