@@ -31,11 +31,11 @@ func TestBudget(t *testing.T) {
 		{name: "broken", body: iotest.ErrReader(errors.New("gone")), announced: 3, kind: Invalid},
 	} {
 		b := NewBudget(8*step, 4*step)
-		free, err := b.Hold(test.held)
-		if err != nil {
+		others, share := b.Share(), b.Share()
+		if err := others.Grow(test.held); err != nil {
 			t.Fatal(err)
 		}
-		data, release, err := b.Read(test.body, test.announced)
+		data, err := share.Read(test.body, test.announced)
 		switch {
 		case test.fine && err != nil:
 			t.Errorf("%s: %v", test.name, err)
@@ -43,16 +43,36 @@ func TestBudget(t *testing.T) {
 			if test.announced >= 0 && int64(len(data)) != test.announced || test.announced < 0 && len(data) != 3*step {
 				t.Errorf("%s: %d bytes", test.name, len(data))
 			}
-			if used := b.used.Load(); used < int64(len(data)) {
-				t.Errorf("%s: %d bytes are held for %d", test.name, used, len(data))
+			if used := b.used.Load(); used != int64(cap(data)) {
+				t.Errorf("%s: %d bytes are held for %d", test.name, used, cap(data))
 			}
-			release()
 		case err == nil || KindOf(err) != test.kind:
 			t.Errorf("%s: %v of kind %d, want %d", test.name, err, KindOf(err), test.kind)
 		}
-		free()
+		share.Release()
+		others.Release()
 		if used := b.used.Load(); used != 0 {
 			t.Errorf("%s: %d bytes stay held", test.name, used)
 		}
+	}
+}
+
+// TestShare: what can never fit is told from what may fit later.
+func TestShare(t *testing.T) {
+	b := NewBudget(100, 50)
+	one, other := b.Share(), b.Share()
+	for _, test := range []struct {
+		share *Share
+		bytes int64
+		kind  Kind
+	}{{one, 60, -1}, {one, 41, TooLarge}, {other, 41, Busy}, {other, 40, -1}, {other, -1, TooLarge}, {other, 1 << 62, TooLarge}} {
+		if err := test.share.Grow(test.bytes); test.kind < 0 && err != nil || test.kind >= 0 && KindOf(err) != test.kind {
+			t.Errorf("%d bytes: %v", test.bytes, err)
+		}
+	}
+	one.Release()
+	other.Release()
+	if used := b.used.Load(); used != 0 {
+		t.Errorf("%d bytes stay held", used)
 	}
 }

@@ -20,6 +20,7 @@ const (
 	Unavailable             // the client should go to another replica
 	Late                    // the client's deadline passed
 	Cancelled               // the client went away
+	Unsupported             // the client uses something that is not there
 )
 
 // Error is an error with its family.

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"slices"
 	"sync/atomic"
+	"time"
 
 	"github.com/modelplane/modelplane/runtimes/onnx/internal/batch"
 	"github.com/modelplane/modelplane/runtimes/onnx/internal/tensor"
@@ -34,13 +35,16 @@ type Service struct {
 	Outputs []tensor.Spec
 	Metrics *Metrics
 	Budget  *Budget
-	queue   *batch.Queue
-	ready   atomic.Bool
+	// ClientTimeout is how long a client may take to read a piece of its answer.
+	ClientTimeout time.Duration
+
+	queue *batch.Queue
+	ready atomic.Bool
 }
 
 // New makes a service that is ready.
 func New(name string, inputs, outputs []tensor.Spec, runner batch.Runner, options batch.Options, budget *Budget) *Service {
-	s := &Service{Name: name, Inputs: inputs, Outputs: outputs, Budget: budget}
+	s := &Service{Name: name, Inputs: inputs, Outputs: outputs, Budget: budget, ClientTimeout: 30 * time.Second}
 	s.Metrics = newMetrics(name, func() float64 { return float64(s.queue.Len()) }, s.Ready)
 	s.queue = batch.New(runner, options, batch.Watch{Waited: s.Metrics.waited, Ran: s.Metrics.ran})
 	s.ready.Store(true)

@@ -32,7 +32,7 @@ func TestDecodeV2Binary(t *testing.T) {
 		if header == "" {
 			header = strconv.Itoa(len(test.head))
 		}
-		_, inputs, err := decodeV2([]byte(test.head+test.data), header)
+		_, inputs, err := decodeV2([]byte(test.head+test.data), header, free)
 		if test.want == "" {
 			if err != nil || string(inputs[0].Data) != test.data {
 				t.Errorf("%s: %v", test.name, err)
@@ -59,11 +59,11 @@ func FuzzDecode(f *testing.F) {
 	specs := []tensor.Spec{{Name: "x", Type: tensor.FP32, Shape: []int64{-1, 2}}, {Name: "s", Type: tensor.Bytes, Shape: []int64{-1}}}
 	f.Fuzz(func(t *testing.T, body []byte, header string) {
 		for _, some := range [][]tensor.Spec{specs, specs[:1], specs[1:]} {
-			if inputs, err := decodeV1(body, some); err == nil {
+			if inputs, err := decodeV1(body, some, free); err == nil {
 				walk(t, inputs)
 			}
 		}
-		request, inputs, err := decodeV2(body, header)
+		request, inputs, err := decodeV2(body, header, free)
 		if err == nil {
 			walk(t, inputs)
 			encodeV2("m", request, nil)
@@ -83,3 +83,6 @@ func walk(t *testing.T, inputs []*tensor.Tensor) {
 		}
 	}
 }
+
+// free is a budget without end.
+func free(int64) error { return nil }

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"log/slog"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -53,6 +54,7 @@ var statuses = map[inference.Kind]int{
 	inference.Unavailable: http.StatusServiceUnavailable,
 	inference.Late:        http.StatusGatewayTimeout,
 	inference.Cancelled:   499,
+	inference.Unsupported: http.StatusNotImplemented,
 }
 
 // answer is the body of a successful reply.
@@ -62,22 +64,28 @@ type answer struct {
 	parts  [][]byte
 }
 
-// measured counts what f does and writes its answer or error.
-func (s *server) measured(protocol string, f func(*http.Request) (*answer, error)) http.HandlerFunc {
+// measured counts what f does and writes its answer or error. What a request takes is given back when its answer is out,
+// and not before: a client that reads slowly holds it.
+func (s *server) measured(protocol string, f func(*http.Request, *inference.Share) (*answer, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		began := time.Now()
-		a, err := f(r)
+		share := s.service.Budget.Share()
+		defer share.Release()
+		a, err := f(r, share)
 		code := http.StatusOK
 		if err != nil {
 			code = fail(w, r, err)
 		} else {
-			a.write(w)
+			a.write(w, s.service.ClientTimeout)
 		}
 		s.service.Metrics.Answered(protocol, strconv.Itoa(code), time.Since(began))
 	}
 }
 
-func (a *answer) write(w http.ResponseWriter) {
+// piece is how much a client must read within the timeout.
+const piece = 256 << 10
+
+func (a *answer) write(w http.ResponseWriter, timeout time.Duration) {
 	size := 0
 	for _, p := range a.parts {
 		size += len(p)
@@ -88,11 +96,17 @@ func (a *answer) write(w http.ResponseWriter) {
 	for key, value := range a.header {
 		h.Set(key, value)
 	}
+	control := http.NewResponseController(w)
 	for _, p := range a.parts {
-		if _, err := w.Write(p); err != nil {
-			return // the client went away
+		for chunk := range slices.Chunk(p, piece) {
+			// Where no deadline can be set, as in tests, nobody is slow.
+			_ = control.SetWriteDeadline(time.Now().Add(timeout))
+			if _, err := w.Write(chunk); err != nil {
+				return // the client went away, or does not read
+			}
 		}
 	}
+	_ = control.SetWriteDeadline(time.Now().Add(timeout)) // for what is still in buffers
 }
 
 // fail writes an error in the form that both protocols use.
@@ -190,9 +204,9 @@ func (s *server) modelReady(w http.ResponseWriter, r *http.Request) {
 func (s *server) modelState(w http.ResponseWriter, r *http.Request) { s.modelReady(w, r) }
 
 // body reads the request within the limits.
-func (s *server) body(r *http.Request) (data []byte, release func(), err error) {
+func (s *server) body(r *http.Request, share *inference.Share) ([]byte, error) {
 	if encoding := r.Header.Get("Content-Encoding"); encoding != "" && !strings.EqualFold(encoding, "identity") {
-		return nil, nil, inference.Invalidf("Content-Encoding %q is not supported; send the body as it is", encoding)
+		return nil, inference.Invalidf("Content-Encoding %q is not supported; send the body as it is", encoding)
 	}
-	return s.service.Budget.Read(r.Body, r.ContentLength)
+	return share.Read(r.Body, r.ContentLength)
 }

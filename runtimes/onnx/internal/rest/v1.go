@@ -13,7 +13,7 @@ import (
 )
 
 // predict answers POST /v1/models/NAME:predict.
-func (s *server) predict(r *http.Request) (*answer, error) {
+func (s *server) predict(r *http.Request, share *inference.Share) (*answer, error) {
 	name, verb, ok := cutLast(r.PathValue("action"), ":")
 	if !ok || verb != "predict" {
 		return nil, &inference.Error{Kind: inference.NotFound, Message: "the path must be /v1/models/" + s.service.Name + ":predict"}
@@ -21,17 +21,19 @@ func (s *server) predict(r *http.Request) (*answer, error) {
 	if err := s.service.Find(name, ""); err != nil {
 		return nil, err
 	}
-	body, release, err := s.body(r)
+	body, err := s.body(r, share)
 	if err != nil {
 		return nil, err
 	}
-	defer release()
-	inputs, err := decodeV1(body, s.service.Inputs)
+	inputs, err := decodeV1(body, s.service.Inputs, share.Grow)
 	if err != nil {
 		return nil, err
 	}
 	outputs, err := s.service.Infer(r.Context(), inputs, nil)
 	if err != nil {
+		return nil, err
+	}
+	if err := share.Grow(answerSize(outputs)); err != nil {
 		return nil, err
 	}
 	return &answer{kind: "application/json", parts: [][]byte{encodeV1(outputs)}}, nil
@@ -46,10 +48,10 @@ func cutLast(s, sep string) (before, after string, found bool) {
 
 // decodeV1 reads instances, one for each row: plain values when the model has one input, objects by the names of the
 // inputs otherwise. The types are those of the model.
-func decodeV1(body []byte, specs []tensor.Spec) ([]*tensor.Tensor, error) {
+func decodeV1(body []byte, specs []tensor.Spec, grow grower) ([]*tensor.Tensor, error) {
 	var request struct {
-		Instances json.RawMessage `json:"instances"`
-		Inputs    json.RawMessage `json:"inputs"`
+		Instances part `json:"instances"`
+		Inputs    part `json:"inputs"`
 	}
 	if err := json.Unmarshal(body, &request); err != nil {
 		return nil, inference.Invalidf("the request is not JSON of the v1 protocol: %v", err)
@@ -62,12 +64,12 @@ func decodeV1(body []byte, specs []tensor.Spec) ([]*tensor.Tensor, error) {
 		return nil, inference.Invalidf(`"instances" is missing: a list with one entry for each row`)
 	}
 	if named(rows) {
-		return byName(rows, key, specs)
+		return byName(rows, key, specs, grow)
 	}
 	if len(specs) != 1 {
 		return nil, inference.Invalidf("the model has %d inputs; each entry of %q must be an object by their names", len(specs), key)
 	}
-	t, err := parseRows(&specs[0], rows)
+	t, err := parseRows(&specs[0], rows, grow)
 	if err != nil {
 		return nil, err
 	}
@@ -84,7 +86,10 @@ func named(rows []byte) bool {
 	return string(bytes.TrimSpace(key)) != `"b64"`
 }
 
-func parseRows(spec *tensor.Spec, rows []byte) (*tensor.Tensor, error) {
+func parseRows(spec *tensor.Spec, rows []byte, grow grower) (*tensor.Tensor, error) {
+	if err := grow(tensor.TextCost(spec.Type, rows)); err != nil {
+		return nil, err
+	}
 	t, err := tensor.Parse(spec.Type, rows)
 	if err != nil {
 		return nil, inference.Invalidf("input %q: %v", spec.Name, err)
@@ -96,40 +101,64 @@ func parseRows(spec *tensor.Spec, rows []byte) (*tensor.Tensor, error) {
 	return t, nil
 }
 
-// byName puts the values of each input, which are spread over the rows, into one list again.
-func byName(rows []byte, key string, specs []tensor.Spec) ([]*tensor.Tensor, error) {
-	var objects []map[string]json.RawMessage
-	if err := json.Unmarshal(rows, &objects); err != nil {
-		return nil, inference.Invalidf("the entries of %q must all be objects by the names of the inputs: %v", key, err)
+// byName puts the values of each input, which are spread over the rows, into one list again. It looks at one row after the
+// other, because a row in Go's maps takes a hundred times what it takes in JSON.
+func byName(rows []byte, key string, specs []tensor.Spec, grow grower) ([]*tensor.Tensor, error) {
+	if err := grow(3 * int64(len(rows))); err != nil { // the lists, and what they outgrow
+		return nil, err
+	}
+	lists := make([][]byte, len(specs))
+	count := 0
+	err := items(rows, func(row []byte) error {
+		if err := addRow(lists, row, count, key, specs); err != nil {
+			return err
+		}
+		count++
+		return nil
+	})
+	if err != nil {
+		return nil, err
 	}
 	inputs := make([]*tensor.Tensor, len(specs))
 	for i := range specs {
-		list := []byte{'['}
-		for k, o := range objects {
-			value, ok := o[specs[i].Name]
-			if !ok {
-				return nil, inference.Invalidf("input %q is missing in entry %d of %q", specs[i].Name, k, key)
-			}
-			if len(o) != len(specs) {
-				return nil, inference.Invalidf("entry %d of %q has %d members, the model has %d inputs", k, key, len(o), len(specs))
-			}
-			if k > 0 {
-				list = append(list, ',')
-			}
-			list = append(list, value...)
-		}
-		var err error
-		if inputs[i], err = parseRows(&specs[i], append(list, ']')); err != nil {
+		if inputs[i], err = parseRows(&specs[i], append(lists[i], ']'), grow); err != nil {
 			return nil, err
 		}
 	}
 	return inputs, nil
 }
 
+// addRow adds the values of one row to the lists.
+func addRow(lists [][]byte, row []byte, at int, key string, specs []tensor.Spec) error {
+	members := 0
+	if err := items(row, func([]byte) error { members++; return nil }); err != nil {
+		return err
+	}
+	if members > len(specs) && row[0] == '{' {
+		return inference.Invalidf("entry %d of %q has %d members, the model has %d inputs", at, key, members, len(specs))
+	}
+	var values map[string]part
+	if err := json.Unmarshal(row, &values); err != nil {
+		return inference.Invalidf("the entries of %q must all be objects by the names of the inputs: %v", key, err)
+	}
+	for i := range specs {
+		value, ok := values[specs[i].Name]
+		if !ok {
+			return inference.Invalidf("input %q is missing in entry %d of %q", specs[i].Name, at, key)
+		}
+		separator := byte(',')
+		if at == 0 {
+			separator = '['
+		}
+		lists[i] = append(append(lists[i], separator), value...)
+	}
+	return nil
+}
+
 // encodeV1 writes one prediction for each row: its value when the model has one output, an object by the names of the
 // outputs otherwise. Outputs that do not go by rows are written as they are.
 func encodeV1(outputs []*tensor.Tensor) []byte {
-	text := []byte(`{"predictions":`)
+	text := append(make([]byte, 0, answerSize(outputs)), `{"predictions":`...)
 	switch rows := outputs[0].Rows(); {
 	case len(outputs) == 1:
 		text = outputs[0].AppendNested(text)

@@ -16,22 +16,22 @@ import (
 const headerLength = "Inference-Header-Content-Length"
 
 type inferRequest struct {
-	ID         string        `json:"id"`
-	Parameters parameters    `json:"parameters"`
-	Inputs     []inferInput  `json:"inputs"`
-	Outputs    []inferOutput `json:"outputs"`
+	ID         word             `json:"id"`
+	Parameters parameters       `json:"parameters"`
+	Inputs     few[inferInput]  `json:"inputs"`
+	Outputs    few[inferOutput] `json:"outputs"`
 }
 
 type inferInput struct {
-	Name       string          `json:"name"`
-	Datatype   tensor.Type     `json:"datatype"`
-	Shape      []int64         `json:"shape"`
-	Parameters parameters      `json:"parameters"`
-	Data       json.RawMessage `json:"data"`
+	Name       word       `json:"name"`
+	Datatype   word       `json:"datatype"`
+	Shape      few[int64] `json:"shape"`
+	Parameters parameters `json:"parameters"`
+	Data       part       `json:"data"`
 }
 
 type inferOutput struct {
-	Name       string     `json:"name"`
+	Name       word       `json:"name"`
 	Parameters parameters `json:"parameters"`
 }
 
@@ -43,32 +43,34 @@ type parameters struct {
 }
 
 // infer answers POST /v2/models/NAME/infer.
-func (s *server) infer(r *http.Request) (*answer, error) {
+func (s *server) infer(r *http.Request, share *inference.Share) (*answer, error) {
 	if err := s.find(r); err != nil {
 		return nil, err
 	}
-	body, release, err := s.body(r)
+	body, err := s.body(r, share)
 	if err != nil {
 		return nil, err
 	}
-	defer release()
-	request, inputs, err := decodeV2(body, r.Header.Get(headerLength))
+	request, inputs, err := decodeV2(body, r.Header.Get(headerLength), share.Grow)
 	if err != nil {
 		return nil, err
 	}
 	wanted := make([]string, len(request.Outputs))
 	for i, o := range request.Outputs {
-		wanted[i] = o.Name
+		wanted[i] = string(o.Name)
 	}
 	outputs, err := s.service.Infer(r.Context(), inputs, wanted)
 	if err != nil {
+		return nil, err
+	}
+	if err := share.Grow(answerSize(outputs)); err != nil {
 		return nil, err
 	}
 	return encodeV2(s.service.Name, request, outputs), nil
 }
 
 // decodeV2 reads JSON and, when the header says how long that is, the binary data behind it.
-func decodeV2(body []byte, header string) (*inferRequest, []*tensor.Tensor, error) {
+func decodeV2(body []byte, header string, grow grower) (*inferRequest, []*tensor.Tensor, error) {
 	binary := []byte(nil)
 	if header != "" {
 		n, err := strconv.Atoi(header)
@@ -79,12 +81,20 @@ func decodeV2(body []byte, header string) (*inferRequest, []*tensor.Tensor, erro
 	}
 	request := &inferRequest{}
 	if err := json.Unmarshal(body, request); err != nil {
+		if inference.KindOf(err) == inference.TooLarge {
+			return nil, nil, err
+		}
 		return nil, nil, inference.Invalidf("the request is not JSON of the v2 protocol: %v", err)
 	}
 	inputs := make([]*tensor.Tensor, len(request.Inputs))
 	for i := range request.Inputs {
 		var err error
-		if inputs[i], binary, err = request.Inputs[i].tensor(binary); err != nil {
+		inputs[i], binary, err = request.Inputs[i].tensor(binary, grow)
+		switch kind := inference.KindOf(err); {
+		case err == nil:
+		case kind == inference.TooLarge || kind == inference.Busy:
+			return nil, nil, err
+		default:
 			return nil, nil, inference.Invalidf("input %q: %v", request.Inputs[i].Name, err)
 		}
 	}
@@ -95,20 +105,24 @@ func decodeV2(body []byte, header string) (*inferRequest, []*tensor.Tensor, erro
 }
 
 // tensor takes the values from the JSON, or from the front of the binary data, and returns what is left of that.
-func (in *inferInput) tensor(binary []byte) (*tensor.Tensor, []byte, error) {
-	if !in.Datatype.Known() {
+func (in *inferInput) tensor(binary []byte, grow grower) (*tensor.Tensor, []byte, error) {
+	kind := tensor.Type(in.Datatype)
+	if !kind.Known() {
 		return nil, nil, inference.Invalidf("datatype %q is unknown; FP32 is an example of one", in.Datatype)
 	}
 	if in.Shape == nil {
 		return nil, nil, inference.Invalidf("shape is missing")
 	}
 	if size := in.Parameters.BinaryDataSize; size != nil {
-		return in.fromBinary(binary, *size)
+		return in.fromBinary(binary, *size, grow)
 	}
 	if in.Data == nil {
 		return nil, nil, inference.Invalidf("data is missing")
 	}
-	t, err := tensor.Parse(in.Datatype, in.Data)
+	if err := grow(tensor.TextCost(kind, in.Data)); err != nil {
+		return nil, nil, err
+	}
+	t, err := tensor.Parse(kind, in.Data)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -116,18 +130,21 @@ func (in *inferInput) tensor(binary []byte) (*tensor.Tensor, []byte, error) {
 	if len(t.Shape) > 1 && !slices.Equal(t.Shape, in.Shape) {
 		return nil, nil, inference.Invalidf("data is nested like %v, shape is %v", t.Shape, in.Shape)
 	}
-	t.Name, t.Shape = in.Name, in.Shape
+	t.Name, t.Shape = string(in.Name), in.Shape
 	return t, binary, nil
 }
 
-func (in *inferInput) fromBinary(binary []byte, size int64) (*tensor.Tensor, []byte, error) {
+func (in *inferInput) fromBinary(binary []byte, size int64, grow grower) (*tensor.Tensor, []byte, error) {
 	if in.Data != nil {
 		return nil, nil, inference.Invalidf("there are both data and binary_data_size; send one of them")
 	}
 	if size < 0 || size > int64(len(binary)) {
 		return nil, nil, inference.Invalidf("binary_data_size is %d, %d bytes of binary data are left in the body", size, len(binary))
 	}
-	t := &tensor.Tensor{Name: in.Name, Type: in.Datatype, Shape: in.Shape}
+	t := &tensor.Tensor{Name: string(in.Name), Type: tensor.Type(in.Datatype), Shape: in.Shape}
+	if err := grow(tensor.RawCost(t.Type, binary[:size])); err != nil {
+		return nil, nil, err
+	}
 	if err := t.SetRaw(binary[:size:size]); err != nil {
 		return nil, nil, err
 	}
@@ -136,11 +153,11 @@ func (in *inferInput) fromBinary(binary []byte, size int64) (*tensor.Tensor, []b
 
 // encodeV2 writes the outputs as JSON, or behind it in binary as far as the request wants that.
 func encodeV2(model string, request *inferRequest, outputs []*tensor.Tensor) *answer {
-	text := append([]byte(nil), `{"model_name":`...)
+	text := append(make([]byte, 0, answerSize(outputs)), `{"model_name":`...)
 	text = tensor.AppendString(text, model)
 	text = append(append(text, `,"model_version":`...), `"`+inference.Version+`"`...)
 	if request.ID != "" {
-		text = tensor.AppendString(append(text, `,"id":`...), request.ID)
+		text = tensor.AppendString(append(text, `,"id":`...), string(request.ID))
 	}
 	text = append(text, `,"outputs":[`...)
 	var raws [][]byte
@@ -172,7 +189,7 @@ func encodeV2(model string, request *inferRequest, outputs []*tensor.Tensor) *an
 // binary says whether the client wants this output behind the JSON.
 func (r *inferRequest) binary(output string) bool {
 	for _, o := range r.Outputs {
-		if o.Name == output && o.Parameters.BinaryData != nil {
+		if string(o.Name) == output && o.Parameters.BinaryData != nil {
 			return *o.Parameters.BinaryData
 		}
 	}

@@ -42,6 +42,9 @@ func decode(r *pb.ModelInferRequest) ([]*tensor.Tensor, error) {
 
 // fill copies typed contents. Narrow integers travel in wider fields and must fit.
 func fill(t *tensor.Tensor, c *pb.InferTensorContents) (err error) {
+	count := max(len(c.GetBoolContents()), len(c.GetIntContents()), len(c.GetUintContents()), len(c.GetInt64Contents()),
+		len(c.GetUint64Contents()), len(c.GetFp32Contents()), len(c.GetFp64Contents()))
+	t.Data = make([]byte, 0, count*t.Type.Size())
 	switch t.Type {
 	case tensor.Bool:
 		for _, b := range c.GetBoolContents() {

@@ -7,14 +7,13 @@ package rpc
 import (
 	"context"
 	"log/slog"
+	"net/http"
 	"strings"
-	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/modelplane/modelplane/runtimes/onnx/internal/inference"
 	pb "github.com/modelplane/modelplane/runtimes/onnx/internal/inferencepb"
@@ -27,21 +26,13 @@ type server struct {
 	version string
 }
 
-// streams bounds the requests that one connection has open.
-const streams = 1000
-
-// New makes a gRPC server for the service. The version is that of this program.
-func New(service *inference.Service, version string) *grpc.Server {
-	each := int(service.Budget.Each())
-	s := grpc.NewServer(
-		grpc.MaxRecvMsgSize(each),
-		grpc.MaxSendMsgSize(1<<31-1),
-		grpc.MaxConcurrentStreams(streams),
-		grpc.UnaryInterceptor(interceptor),
-	)
-	pb.RegisterGRPCInferenceServiceServer(s, &server{service: service, version: version})
-	healthpb.RegisterHealthServer(s, &health{service: service})
-	return s
+// New answers gRPC for the service, over HTTP/2. The version is that of this program.
+func New(service *inference.Service, version string) http.Handler {
+	own := &server{service: service, version: version}
+	others := grpc.NewServer(grpc.MaxRecvMsgSize(smallMessage), grpc.UnaryInterceptor(interceptor))
+	pb.RegisterGRPCInferenceServiceServer(others, own)
+	healthpb.RegisterHealthServer(others, &health{service: service})
+	return &handler{server: own, others: others}
 }
 
 var statuses = map[inference.Kind]codes.Code{
@@ -53,6 +44,7 @@ var statuses = map[inference.Kind]codes.Code{
 	inference.Unavailable: codes.Unavailable,
 	inference.Late:        codes.DeadlineExceeded,
 	inference.Cancelled:   codes.Canceled,
+	inference.Unsupported: codes.Unimplemented,
 }
 
 // interceptor gives every error its status and keeps a defect in one request from ending the process.
@@ -115,26 +107,11 @@ func describe(specs []tensor.Spec) []*pb.ModelMetadataResponse_TensorMetadata {
 	return all
 }
 
-func (s *server) ModelInfer(ctx context.Context, r *pb.ModelInferRequest) (*pb.ModelInferResponse, error) {
-	began := time.Now()
-	answer, err := s.infer(ctx, r)
-	code := codes.OK
-	if err != nil {
-		code = statuses[inference.KindOf(err)]
-	}
-	s.service.Metrics.Answered("grpc", code.String(), time.Since(began))
-	return answer, err
-}
-
-func (s *server) infer(ctx context.Context, r *pb.ModelInferRequest) (*pb.ModelInferResponse, error) {
+// infer answers one message, within what its share of the budget allows.
+func (s *server) infer(ctx context.Context, r *pb.ModelInferRequest, share *inference.Share) (*pb.ModelInferResponse, error) {
 	if err := s.service.Find(r.ModelName, r.ModelVersion); err != nil {
 		return nil, err
 	}
-	release, err := s.service.Budget.Hold(int64(proto.Size(r)))
-	if err != nil {
-		return nil, err
-	}
-	defer release()
 	inputs, err := decode(r)
 	if err != nil {
 		return nil, err
@@ -146,6 +123,11 @@ func (s *server) infer(ctx context.Context, r *pb.ModelInferRequest) (*pb.ModelI
 	outputs, err := s.service.Infer(ctx, inputs, wanted)
 	if err != nil {
 		return nil, err
+	}
+	for _, t := range outputs {
+		if err := share.Grow(int64(len(t.Data)) + perNumber*int64(t.Len())); err != nil {
+			return nil, err
+		}
 	}
 	return encode(s.service.Name, r, outputs), nil
 }

@@ -33,7 +33,7 @@ func TestMain(m *testing.M) {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	o, err := Parse(os.Args[1:], os.Stderr)
 	if err == nil {
-		err = Run(ctx, o, func(a Addresses) { fmt.Fprintln(os.Stdout, a.HTTP) })
+		err = Run(ctx, o, func(a Addresses) { fmt.Fprintln(os.Stdout, a.HTTP, a.GRPC) })
 	}
 	stop()
 	if err != nil {
@@ -161,7 +161,7 @@ func TestDrain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &running{http: "http://" + strings.TrimSpace(address)}
+	s := &running{http: "http://" + strings.Fields(address)[0]}
 	if s.closes(t) {
 		t.Error("the server closes connections although it has time")
 	}

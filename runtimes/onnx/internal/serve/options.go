@@ -28,6 +28,7 @@ type Options struct {
 	MaxBatchDelay time.Duration
 	MaxRequest    int64
 	MaxPending    int64
+	ClientTimeout time.Duration
 	DrainDelay    time.Duration
 	DrainTimeout  time.Duration
 }
@@ -49,7 +50,8 @@ func Parse(args []string, output io.Writer) (*Options, error) {
 	f.Int64Var(&o.MaxBatchSize, "max_batch_size", 1, "rows up to which requests are put together into one run; 1: each runs alone")
 	f.DurationVar(&o.MaxBatchDelay, "max_batch_delay", 2*time.Millisecond, "how long a request waits for others to join its run")
 	f.Int64Var(&o.MaxRequest, "max_request_bytes", 64<<20, "size of one request")
-	f.Int64Var(&o.MaxPending, "max_pending_bytes", 256<<20, "size of all requests that are being handled")
+	f.Int64Var(&o.MaxPending, "max_pending_bytes", 256<<20, "memory that all requests being handled, and their answers, take together")
+	f.DurationVar(&o.ClientTimeout, "client_timeout", 30*time.Second, "how long a client may take to read a piece of its answer")
 	f.DurationVar(&o.DrainDelay, "drain_delay", 5*time.Second, "how long requests are still taken after SIGTERM, until everybody knows that this replica goes")
 	f.DurationVar(&o.DrainTimeout, "drain_timeout", 20*time.Second, "how long the last requests may take after that")
 	if err := f.Parse(args); err != nil {
@@ -80,6 +82,7 @@ func (o *Options) check() error {
 	atLeast("max_batch_delay", int64(o.MaxBatchDelay), 0)
 	atLeast("max_request_bytes", o.MaxRequest, 1)
 	atLeast("max_pending_bytes", o.MaxPending, o.MaxRequest)
+	atLeast("client_timeout", int64(o.ClientTimeout), 1)
 	atLeast("drain_delay", int64(o.DrainDelay), 0)
 	atLeast("drain_timeout", int64(o.DrainTimeout), 0)
 	if o.ModelName == "" {

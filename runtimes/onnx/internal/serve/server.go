@@ -9,10 +9,10 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
+	"runtime/debug"
 	"strconv"
 	"time"
-
-	"google.golang.org/grpc"
 
 	"github.com/modelplane/modelplane/runtimes/onnx/internal/batch"
 	"github.com/modelplane/modelplane/runtimes/onnx/internal/inference"
@@ -54,16 +54,28 @@ func RunLoaded(ctx context.Context, o *Options, started func(Addresses)) error {
 	service := inference.New(o.ModelName, m.Inputs, m.Outputs, m, batch.Options{
 		Workers: o.Workers, Queue: o.QueueSize, MaxRows: rows, MaxDelay: o.MaxBatchDelay,
 	}, inference.NewBudget(o.MaxPending, o.MaxRequest))
+	service.ClientTimeout = o.ClientTimeout
+	boundHeap(o.MaxPending)
 	slog.Info("model loaded", "model", o.ModelName, "file", path, "took", time.Since(began).String(), "onnxruntime", model.LibraryVersion())
 	err = serve(ctx, o, service, started)
 	service.Close()
 	return errors.Join(err, m.Close())
 }
 
+// besides is what the program takes besides requests, with room for the garbage collector.
+const besides = 128 << 20
+
+// boundHeap has the collector work harder before garbage makes the process twice as large as what it holds.
+func boundHeap(pending int64) {
+	if os.Getenv("GOMEMLIMIT") == "" {
+		debug.SetMemoryLimit(pending + besides)
+	}
+}
+
 // servers are the two ways in.
 type servers struct {
 	web      *http.Server
-	rpc      *grpc.Server
+	rpc      *http.Server // nil: no gRPC
 	httpAt   net.Listener
 	grpcAt   net.Listener // nil: no gRPC
 	failures chan error
@@ -79,16 +91,42 @@ func listen(o *Options, service *inference.Service) (*servers, error) {
 		if s.grpcAt, err = net.Listen("tcp", ":"+strconv.Itoa(o.GRPCPort)); err != nil {
 			return nil, errors.Join(fmt.Errorf("listening for gRPC: %w", err), s.httpAt.Close())
 		}
-		s.rpc = rpc.New(service, Version)
+		s.rpc = rpcServer(o, rpc.New(service, Version))
 	}
-	s.web = &http.Server{
-		Handler:           farewell(service, rest.Handler(service, Version)),
+	s.web = server(farewell(service, rest.Handler(service, Version)))
+	s.web.IdleTimeout = 3 * time.Minute
+	return s, nil
+}
+
+func server(handler http.Handler) *http.Server {
+	return &http.Server{
+		Handler:           handler,
 		ReadHeaderTimeout: 10 * time.Second,
 		ReadTimeout:       2 * time.Minute,
-		IdleTimeout:       3 * time.Minute,
 		MaxHeaderBytes:    64 << 10,
 	}
-	return s, nil
+}
+
+// What one connection with gRPC may have open, and have sent before anybody reads it.
+const (
+	streams     = 1000
+	unreadBytes = 1 << 20
+)
+
+// rpcServer speaks HTTP/2 without TLS, which is what gRPC is inside of a cluster.
+func rpcServer(o *Options, handler http.Handler) *http.Server {
+	s := server(handler)
+	s.IdleTimeout = time.Hour // clients expect a connection to last
+	s.Protocols = new(http.Protocols)
+	s.Protocols.SetUnencryptedHTTP2(true)
+	s.HTTP2 = &http.HTTP2Config{
+		MaxConcurrentStreams:          streams,
+		MaxReceiveBufferPerConnection: unreadBytes,
+		MaxReceiveBufferPerStream:     unreadBytes / 4,
+		SendPingTimeout:               time.Minute,
+		WriteByteTimeout:              o.ClientTimeout,
+	}
+	return s
 }
 
 // farewell has clients close their connections while the server drains, after the answer and before it does so itself: a
@@ -119,24 +157,23 @@ func (s *servers) start() {
 
 // stop takes no more requests and waits for those that are there, until the context ends.
 func (s *servers) stop(ctx context.Context) error {
-	rpcDone := make(chan struct{})
+	rpcDone := make(chan error, 1)
 	go func() {
-		defer close(rpcDone)
-		if s.rpc != nil {
-			s.rpc.GracefulStop()
+		if s.rpc == nil {
+			rpcDone <- nil
+			return
 		}
+		rpcDone <- s.rpc.Shutdown(ctx)
 	}()
-	err := s.web.Shutdown(ctx)
-	select {
-	case <-rpcDone:
-	case <-ctx.Done():
-		err = errors.Join(err, ctx.Err())
-		s.rpc.Stop()
+	err := errors.Join(s.web.Shutdown(ctx), <-rpcDone)
+	if err == nil {
+		return nil
 	}
-	if err != nil {
-		return errors.Join(fmt.Errorf("requests were still running at the end: %w", err), s.web.Close())
+	err = errors.Join(fmt.Errorf("requests were still running at the end: %w", err), s.web.Close())
+	if s.rpc != nil {
+		err = errors.Join(err, s.rpc.Close())
 	}
-	return nil
+	return err
 }
 
 // serve answers until the context ends. Then it says that it is not ready and goes on answering, since others take a

@@ -20,7 +20,7 @@ import (
 func Parse(t Type, text []byte) (*Tensor, error) {
 	p := parser{text: text, out: &Tensor{Type: t}}
 	if t != Bytes {
-		p.out.Data = make([]byte, 0, min(len(text)/2+1, bytes.Count(text, []byte{','})+1)*t.Size())
+		p.out.Data = make([]byte, 0, TextCost(t, text))
 	}
 	p.space()
 	if err := p.value(0); err != nil {
