@@ -25,8 +25,8 @@ func TestTemplatesHaveTheNamesOfKubernetes(t *testing.T) {
 		kubernetes any
 		hidden     []string
 	}{
-		{"component", v1beta1.PodSpec{}, corev1.PodSpec{}, []string{"EphemeralContainers", "SchedulingGroup"}},
-		{"workload", v1alpha2.PodSpec{}, corev1.PodSpec{}, []string{"SchedulingGroup"}},
+		{"component", v1beta1.PodSpec{}, corev1.PodSpec{}, []string{"EphemeralContainers", "SchedulingGroup", "EvictionResponders"}},
+		{"workload", v1alpha2.PodSpec{}, corev1.PodSpec{}, []string{"SchedulingGroup", "EvictionResponders"}},
 		{"container", v1beta1.Container{}, corev1.Container{}, nil},
 	}
 	for _, test := range tests {

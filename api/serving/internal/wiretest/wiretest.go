@@ -41,12 +41,12 @@ func Filler(seed int64) *randfill.Filler {
 // fillBetaPod leaves out the fields that are not on the wire.
 func fillBetaPod(p *v1beta1.PodSpec, c randfill.Continue) {
 	c.FillNoCustom(p)
-	p.EphemeralContainers, p.SchedulingGroup = nil, nil
+	p.EphemeralContainers, p.SchedulingGroup, p.EvictionResponders = nil, nil, nil
 }
 
 func fillAlphaPod(p *v1alpha2.PodSpec, c randfill.Continue) {
 	c.FillNoCustom(p)
-	p.SchedulingGroup = nil
+	p.SchedulingGroup, p.EvictionResponders = nil, nil
 }
 
 func fillRaw(r *runtime.RawExtension, c randfill.Continue) {
