@@ -8,15 +8,15 @@ import (
 	"github.com/go-logr/logr"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/modelplane/modelplane/internal/process"
 )
 
-// setLog sends every line of the process through one handler, also those of libraries with a logger of their own. Lines
-// of the standard logger come from HTTP servers that have a quarrel with a client.
+// setLog sends every line of the process through one handler, also those of libraries with a logger of their own.
 func setLog(handler slog.Handler) logr.Logger {
 	log := logr.FromSlogHandler(handler)
 	ctrl.SetLogger(log)
 	klog.SetLogger(log)
-	slog.SetLogLoggerLevel(slog.LevelWarn)
-	slog.SetDefault(slog.New(handler))
+	process.SetLog(handler)
 	return log
 }

@@ -8,10 +8,8 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"os/signal"
 	"runtime/debug"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -22,18 +20,20 @@ import (
 	"github.com/modelplane/modelplane/internal/certs"
 	"github.com/modelplane/modelplane/internal/engine"
 	"github.com/modelplane/modelplane/internal/manager"
+	"github.com/modelplane/modelplane/internal/process"
+	"github.com/modelplane/modelplane/internal/process/command"
 	"github.com/modelplane/modelplane/internal/version"
 )
 
 // managerFlags is what the command line says, before it is understood.
 type managerFlags struct {
-	enable              []string
-	kubeconfig          string
-	qps                 float32
-	burst               int
-	certSource          string
-	logLevel, logFormat string
-	options             manager.Options
+	enable     []string
+	kubeconfig string
+	qps        float32
+	burst      int
+	certSource string
+	log        process.LogOptions
+	options    manager.Options
 
 	// Understood by check.
 	handler slog.Handler
@@ -41,27 +41,27 @@ type managerFlags struct {
 
 func newManagerCommand() *cobra.Command {
 	var f managerFlags
-	command := &cobra.Command{
+	c := &cobra.Command{
 		Use:   "manager",
 		Short: "Run the controllers and webhooks",
 		Long: "Run the controllers and webhooks.\n\n" +
-			"A flag that is not given is taken from the environment: --log-level from " + envName("log-level") +
+			"A flag that is not given is taken from the environment: --log-level from " + command.EnvName("log-level") +
 			", and so on.",
 		Args: cobra.NoArgs,
 		PreRunE: func(c *cobra.Command, _ []string) error {
-			if err := fromEnv(c.Flags(), os.LookupEnv); err != nil {
+			if err := command.FromEnv(c.Flags(), os.LookupEnv); err != nil {
 				return err
 			}
 			return f.check()
 		},
 		RunE: func(c *cobra.Command, _ []string) error { return f.run(c.Context()) },
 	}
-	f.register(command)
-	return command
+	f.register(c)
+	return c
 }
 
-func (f *managerFlags) register(command *cobra.Command) {
-	flags, o := command.Flags(), &f.options
+func (f *managerFlags) register(c *cobra.Command) {
+	flags, o := c.Flags(), &f.options
 	known := domains.Names()
 	flags.StringSliceVar(&f.enable, "enable", known, "domains to serve, separated by commas")
 	flags.StringVar(&o.Namespace, "namespace", "",
@@ -91,8 +91,8 @@ func (f *managerFlags) register(command *cobra.Command) {
 		"names in client certificates that may ask for admission (default: any that --webhook-client-ca has signed)")
 	flags.BoolVar(&o.HTTP2, "enable-http2", false, "offer HTTP/2 for webhooks and metrics")
 
-	flags.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error")
-	flags.StringVar(&f.logFormat, "log-format", "json", "json or text")
+	flags.StringVar(&f.log.Level, "log-level", "info", "debug, info, warn or error")
+	flags.StringVar(&f.log.Format, "log-format", "json", "json or text")
 	flags.DurationVar(&o.ShutdownDelay, "shutdown-delay", 5*time.Second, "how long webhooks are still accepted after the signal to stop")
 	flags.DurationVar(&o.ShutdownTimeout, "shutdown-timeout", 25*time.Second, "bound on the whole shutdown")
 }
@@ -107,7 +107,8 @@ func (f *managerFlags) check() error {
 	if f.enable, err = manager.Wanted(domains.Names(), f.enable); err != nil {
 		return err
 	}
-	if f.handler, err = manager.NewLogHandler(os.Stderr, f.logLevel, f.logFormat); err != nil {
+	f.log.Detail = manager.Detail
+	if f.handler, err = process.NewLogHandler(os.Stderr, f.log); err != nil {
 		return err
 	}
 	if f.burst < 1 {
@@ -119,7 +120,7 @@ func (f *managerFlags) check() error {
 func (f *managerFlags) run(ctx context.Context) error {
 	log := setLog(f.handler)
 	f.options.Log = log
-	ctx, stop := untilSignal(ctx)
+	ctx, stop := process.UntilSignal(ctx)
 	defer stop()
 	cfg, err := restConfig(f.kubeconfig)
 	if err != nil {
@@ -141,25 +142,10 @@ func (f *managerFlags) run(ctx context.Context) error {
 	frugal()
 	if err := manager.Run(ctx, cfg, f.options, enabled); err != nil {
 		log.Error(err, "Stopped because of a failure")
-		return &failure{err: err, logged: true}
+		return &command.Failure{Err: err, Logged: true}
 	}
 	log.Info("Stopped")
 	return nil
-}
-
-// untilSignal ends the context at the first signal to stop and the process at the second. The second is handled rather
-// than left to the system, which ignores it for the first process of a container.
-func untilSignal(ctx context.Context) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithCancel(ctx)
-	signals := make(chan os.Signal, 2)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
-	go func() {
-		<-signals
-		cancel()
-		<-signals
-		os.Exit(exitFailed)
-	}()
-	return ctx, cancel
 }
 
 const (

@@ -17,13 +17,14 @@ import (
 	"time"
 
 	"github.com/modelplane/modelplane/charts"
+	"github.com/modelplane/modelplane/internal/process/command"
 	"github.com/modelplane/modelplane/internal/testkit"
 )
 
 const patience = 60 * time.Second
 
-// process is the real command, against the real API server.
-type process struct {
+// program is the real command, against the real API server.
+type program struct {
 	t      *testing.T
 	cmd    *exec.Cmd
 	health string
@@ -50,12 +51,12 @@ func (l *lines) String() string {
 	return l.buf.String()
 }
 
-func start(t *testing.T, args ...string) *process {
+func start(t *testing.T, args ...string) *program {
 	t.Helper()
 	cluster := testkit.Start(t)
 	define(t, cluster)
 	port := testkit.FreePort(t)
-	p := &process{t: t, health: fmt.Sprintf("127.0.0.1:%d", testkit.FreePort(t)), hooks: fmt.Sprintf("127.0.0.1:%d", port),
+	p := &program{t: t, health: fmt.Sprintf("127.0.0.1:%d", testkit.FreePort(t)), hooks: fmt.Sprintf("127.0.0.1:%d", port),
 		ended: make(chan struct{})}
 	p.cmd = exec.Command(os.Args[0], append([]string{"manager",
 		"--kubeconfig=" + cluster.Kubeconfig(), "--namespace=" + cluster.Namespace(t),
@@ -93,7 +94,7 @@ func define(t *testing.T, cluster *testkit.Cluster) {
 	}
 }
 
-func (p *process) ready() {
+func (p *program) ready() {
 	p.t.Helper()
 	testkit.Eventually(p.t, patience, "the process to be ready", func() error {
 		select {
@@ -114,7 +115,7 @@ func (p *process) ready() {
 }
 
 // call opens a connection to the webhooks and says nothing.
-func (p *process) call() net.Conn {
+func (p *program) call() net.Conn {
 	p.t.Helper()
 	conn, err := net.Dial("tcp", p.hooks)
 	if err != nil {
@@ -123,14 +124,14 @@ func (p *process) call() net.Conn {
 	return conn
 }
 
-func (p *process) signal(s os.Signal) {
+func (p *program) signal(s os.Signal) {
 	p.t.Helper()
 	if err := p.cmd.Process.Signal(s); err != nil {
 		p.t.Fatal(err)
 	}
 }
 
-func (p *process) exitCode() int {
+func (p *program) exitCode() int {
 	p.t.Helper()
 	select {
 	case <-p.ended:
@@ -187,15 +188,15 @@ func TestSecondSignalEndsAtOnce(t *testing.T) {
 	})
 	begin := time.Now()
 	p.signal(syscall.SIGTERM)
-	if code := p.exitCode(); code != exitFailed || time.Since(begin) > 5*time.Second {
-		t.Errorf("exit code %d after %s, want %d at once", code, time.Since(begin), exitFailed)
+	if code := p.exitCode(); code != command.ExitFailed || time.Since(begin) > 5*time.Second {
+		t.Errorf("exit code %d after %s, want %d at once", code, time.Since(begin), command.ExitFailed)
 	}
 }
 
 func TestUnreadableKubeconfigIsAFailure(t *testing.T) {
 	p := start(t, "--kubeconfig="+t.TempDir()+"/missing")
-	if code := p.exitCode(); code != exitFailed {
-		t.Errorf("exit code %d, want %d", code, exitFailed)
+	if code := p.exitCode(); code != command.ExitFailed {
+		t.Errorf("exit code %d, want %d", code, command.ExitFailed)
 	}
 	if log := p.log.String(); !strings.Contains(log, "kubeconfig") || strings.Count(log, "\n") != 1 {
 		t.Errorf("the process wrote %q, want one line about the kubeconfig", log)

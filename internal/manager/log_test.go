@@ -21,6 +21,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/modelplane/modelplane/internal/process"
 )
 
 func TestLogLevels(t *testing.T) {
@@ -116,7 +118,7 @@ func TestAnOrderlyEndIsQuiet(t *testing.T) {
 func logged(t *testing.T, level string, write func(logr.Logger)) []string {
 	t.Helper()
 	var out bytes.Buffer
-	handler, err := NewLogHandler(&out, level, "json")
+	handler, err := process.NewLogHandler(&out, process.LogOptions{Level: level, Format: "json", Detail: Detail})
 	if err != nil {
 		t.Fatal(err)
 	}

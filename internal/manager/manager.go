@@ -25,7 +25,6 @@ import (
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/config"
-	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/conversion"
@@ -33,7 +32,7 @@ import (
 	"github.com/modelplane/modelplane/internal/admission"
 	"github.com/modelplane/modelplane/internal/certs"
 	"github.com/modelplane/modelplane/internal/engine"
-	"github.com/modelplane/modelplane/internal/version"
+	"github.com/modelplane/modelplane/internal/process"
 )
 
 // +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,verbs=create,namespace=system
@@ -157,8 +156,8 @@ func newManager(ctx context.Context, cfg *rest.Config, opts Options, domains []D
 		LeaseDuration:                       nonZero(opts.Lease.Duration),
 		RenewDeadline:                       nonZero(opts.Lease.RenewDeadline),
 		RetryPeriod:                         nonZero(opts.Lease.RetryPeriod),
-		HealthProbeBindAddress:              opts.HealthAddress,
-		Metrics:                             metricsOptions(opts, keeper.GetCertificate),
+		HealthProbeBindAddress:              off,
+		Metrics:                             metricsserver.Options{BindAddress: off},
 		WebhookServer:                       server,
 		GracefulShutdownTimeout:             &opts.ShutdownTimeout,
 	})
@@ -166,10 +165,11 @@ func newManager(ctx context.Context, cfg *rest.Config, opts Options, domains []D
 		return nil, err
 	}
 	mgr.GetWebhookServer() // registers it as a runnable
-	if err := addProfiling(mgr, opts); err != nil {
+	health, err := checks(ctx, mgr, keeper, server)
+	if err != nil {
 		return nil, err
 	}
-	return mgr, addChecks(ctx, mgr, keeper, server)
+	return mgr, addServers(mgr, opts, health, keeper.GetCertificate)
 }
 
 func newScheme(domains []Domain) (*runtime.Scheme, error) {
@@ -188,43 +188,34 @@ func newScheme(domains []Domain) (*runtime.Scheme, error) {
 	return scheme, nil
 }
 
-// tlsOptions is the one place that decides how this process speaks TLS.
-func tlsOptions(opts Options, get func(*tls.ClientHelloInfo) (*tls.Certificate, error)) []func(*tls.Config) {
+// getCertificate fits tls.Config.
+type getCertificate = func(*tls.ClientHelloInfo) (*tls.Certificate, error)
+
+// tlsConfig is the one place that decides how this process speaks TLS.
+func tlsConfig(opts Options, get getCertificate) *tls.Config {
+	c := process.TLS(get)
+	if opts.HTTP2 {
+		c.NextProtos = append([]string{"h2"}, c.NextProtos...)
+	}
+	return c
+}
+
+// tlsOptions is tlsConfig as controller-runtime takes it.
+func tlsOptions(opts Options, get getCertificate) []func(*tls.Config) {
 	return []func(*tls.Config){func(c *tls.Config) {
-		c.MinVersion = tls.VersionTLS12
-		c.GetCertificate = get
-		c.NextProtos = []string{"http/1.1"}
-		if opts.HTTP2 {
-			c.NextProtos = []string{"h2", "http/1.1"}
-		}
+		wanted := tlsConfig(opts, get)
+		c.MinVersion, c.GetCertificate, c.NextProtos = wanted.MinVersion, wanted.GetCertificate, wanted.NextProtos
 	}}
 }
 
-// metricsOptions serves metrics over TLS to those whom the gate lets through.
-func metricsOptions(opts Options, get func(*tls.ClientHelloInfo) (*tls.Certificate, error)) metricsserver.Options {
-	if disabled(opts.MetricsAddress) {
-		return metricsserver.Options{BindAddress: off}
-	}
-	if opts.MetricsCertDir != "" {
-		get = nil // the metrics server then reads and watches the directory
-	}
-	return metricsserver.Options{
-		BindAddress:    opts.MetricsAddress,
-		SecureServing:  true,
-		FilterProvider: newGate,
-		CertDir:        opts.MetricsCertDir,
-		TLSOpts:        tlsOptions(opts, get),
-	}
-}
-
-// addChecks decides when a replica is ready: it has certificates that the API server trusts, it answers webhooks, its
+// checks decide when a replica is ready: it has certificates that the API server trusts, it answers webhooks, its
 // caches are filled, and nobody asked it to stop.
-func addChecks(ctx context.Context, mgr ctrl.Manager, keeper *certs.Keeper, server *drainingServer) error {
+func checks(ctx context.Context, mgr ctrl.Manager, keeper *certs.Keeper, server *drainingServer) (process.Health, error) {
 	var synced atomic.Bool
 	if err := mgr.Add(afterCaches(func() { synced.Store(true) })); err != nil {
-		return err
+		return process.Health{}, err
 	}
-	ready := map[string]healthz.Checker{
+	ready := map[string]process.Check{
 		"certificates": keeper.Check,
 		"webhooks": func(req *http.Request) error {
 			// Without a certificate the handshake of the check itself would fail, and fill the log.
@@ -239,19 +230,10 @@ func addChecks(ctx context.Context, mgr ctrl.Manager, keeper *certs.Keeper, serv
 			}
 			return nil
 		},
-		"shutdown": func(*http.Request) error {
-			if ctx.Err() != nil {
-				return errors.New("the process was asked to stop")
-			}
-			return nil
-		},
+		"shutdown": process.Stopping(ctx),
 	}
-	for name, check := range ready {
-		if err := mgr.AddReadyzCheck(name, check); err != nil {
-			return err
-		}
-	}
-	return mgr.AddHealthzCheck("ping", healthz.Ping)
+	alive := func(*http.Request) error { return nil }
+	return process.Health{Live: map[string]process.Check{"ping": alive}, Ready: ready}, nil
 }
 
 // afterCaches is called on every replica once the caches that were asked for before the start are filled.
@@ -268,4 +250,4 @@ func nonZero[T comparable](v T) *T {
 	return &v
 }
 
-var registerMetrics = sync.OnceFunc(func() { metrics.Registry.MustRegister(version.Collector()) })
+var registerMetrics = sync.OnceFunc(func() { metrics.Registry.MustRegister(process.BuildInfo()) })

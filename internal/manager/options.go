@@ -5,7 +5,6 @@ package manager
 import (
 	"errors"
 	"fmt"
-	"net"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -19,9 +18,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 
 	"github.com/modelplane/modelplane/internal/certs"
+	"github.com/modelplane/modelplane/internal/process"
 )
 
-// off is the bind address that turns an endpoint off.
+// off is the bind address that turns an endpoint of controller-runtime off.
 const off = "0"
 
 // LeaseName is the Lease that decides which replica leads.
@@ -93,7 +93,7 @@ type Lease struct {
 func (o Options) Validate() error {
 	checks := []error{
 		o.validateNamespace(),
-		o.validateProfiling(),
+		process.CheckProfiling(o.ProfilingAddress, o.ProfilingAllowRemote),
 		o.validateCerts(),
 		o.validateMetrics(),
 		o.validateClients(),
@@ -133,22 +133,6 @@ func (o Options) validateNamespace() error {
 	return nil
 }
 
-// validateProfiling refuses addresses that other machines can reach: a profile shows what is in memory, keys included.
-func (o Options) validateProfiling() error {
-	if disabled(o.ProfilingAddress) || o.ProfilingAllowRemote {
-		return nil
-	}
-	host, _, err := net.SplitHostPort(o.ProfilingAddress)
-	if err != nil {
-		return fmt.Errorf("--profiling-bind-address %q is not host:port", o.ProfilingAddress)
-	}
-	if ip := net.ParseIP(host); host == "localhost" || ip != nil && ip.IsLoopback() {
-		return nil
-	}
-	return fmt.Errorf("--profiling-bind-address %q can be reached from other machines; "+
-		"use 127.0.0.1 and a port-forward, or add --profiling-allow-remote", o.ProfilingAddress)
-}
-
 func (o Options) validateCerts() error {
 	if !slices.Contains(certs.Sources, o.CertSource) {
 		return fmt.Errorf("--webhook-cert-source %q is unknown; use one of %s", o.CertSource, joined(certs.Sources))
@@ -170,8 +154,7 @@ func joined(sources []certs.Source) string {
 	return strings.Join(names, ", ")
 }
 
-// validateMetrics looks for the files, because the metrics server would otherwise serve a certificate that nobody can
-// verify without a word.
+// validateMetrics looks for the files, so that a wrong call is told from a failed run.
 func (o Options) validateMetrics() error {
 	if o.MetricsCertDir == "" {
 		return nil
@@ -209,5 +192,3 @@ func (o Options) webhookURL() (*url.URL, error) {
 	}
 	return u, nil
 }
-
-func disabled(address string) bool { return address == "" || address == off }

@@ -7,21 +7,25 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
-	"net/http/pprof"
 	"slices"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 
+	"github.com/go-logr/logr"
 	"golang.org/x/net/netutil"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	ctrlmanager "sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 
 	"github.com/modelplane/modelplane/internal/admission"
+	"github.com/modelplane/modelplane/internal/process"
 )
 
 // drainingServer is the webhook server with a soft end. An API server keeps its connections open and sends the next
@@ -111,14 +115,10 @@ func (s *drainingServer) serve(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	server := &http.Server{
-		Handler:           s.WebhookMux(),
-		MaxHeaderBytes:    maxHeaders,
-		ReadHeaderTimeout: headerTimeout,
-		ReadTimeout:       readTimeout,
-		WriteTimeout:      writeTimeout,
-		IdleTimeout:       idleTimeout,
-	}
+	server := process.NewHTTPServer(s.WebhookMux(), process.Limits{
+		HeaderBytes: maxHeaders, Header: headerTimeout, Read: readTimeout, Write: writeTimeout, Idle: idleTimeout,
+		Body: -1, // the budget looks after bodies
+	})
 	answered := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		defer close(answered)
@@ -147,26 +147,55 @@ func (s *drainingServer) StartedChecker() healthz.Checker {
 	}
 }
 
-// addProfiling serves net/http/pprof on a listener of its own, on every replica.
-func addProfiling(mgr ctrl.Manager, opts Options) error {
-	if disabled(opts.ProfilingAddress) {
-		return nil
+// addServers adds health, metrics and profiles, which every replica serves from its first moment to its last.
+func addServers(mgr ctrl.Manager, opts Options, health process.Health, get getCertificate) error {
+	log := slog.New(logr.ToSlogHandler(opts.Log))
+	servers := []process.Server{
+		{Name: "health (--health-probe-bind-address)", Address: opts.HealthAddress, Handler: health.Handler(log)},
+		{Name: "profiles (--profiling-bind-address)", Address: opts.ProfilingAddress, Handler: process.Profiles(), Limits: process.Limits{Write: -1}},
 	}
-	listener, err := net.Listen("tcp", opts.ProfilingAddress)
-	if err != nil {
-		return fmt.Errorf("--profiling-bind-address: %w", err)
+	if !process.Off(opts.MetricsAddress) {
+		metrics, err := metricsServer(mgr, opts, get, log)
+		if err != nil {
+			return err
+		}
+		servers = append(servers, metrics)
 	}
-	mux := http.NewServeMux()
-	mux.HandleFunc("/debug/pprof/", pprof.Index)
-	mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
-	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
-	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
-	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
 	patience := time.Second
-	return mgr.Add(&ctrlmanager.Server{
-		Name:            "profiling",
-		Server:          &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second},
-		Listener:        listener,
-		ShutdownTimeout: &patience,
-	})
+	for _, s := range servers {
+		if process.Off(s.Address) {
+			continue
+		}
+		listener, err := s.Listen()
+		if err != nil {
+			return err
+		}
+		name, _, _ := strings.Cut(s.Name, " ")
+		if err := mgr.Add(&ctrlmanager.Server{
+			Name: name, Server: process.NewHTTPServer(s.Handler, s.Limits), Listener: listener, ShutdownTimeout: &patience,
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// metricsServer serves metrics over TLS to those whom the gate lets through.
+func metricsServer(mgr ctrl.Manager, opts Options, get getCertificate, log *slog.Logger) (process.Server, error) {
+	none := process.Server{}
+	if opts.MetricsCertDir != "" {
+		certificate, err := process.LoadCertificate(opts.MetricsCertDir, log)
+		if err != nil {
+			return none, fmt.Errorf("--metrics-cert-dir: %w", err)
+		}
+		get = certificate.Get
+	}
+	gate, err := newGate(mgr.GetConfig(), mgr.GetHTTPClient())
+	if err != nil {
+		return none, err
+	}
+	return process.Server{
+		Name: "metrics (--metrics-bind-address)", Address: opts.MetricsAddress, Handler: process.Metrics(metrics.Registry, gate.may, log),
+		TLS: tlsConfig(opts, get),
+	}, nil
 }

@@ -8,8 +8,6 @@ import (
 	"fmt"
 	"runtime"
 	"runtime/debug"
-
-	"github.com/prometheus/client_golang/prometheus"
 )
 
 // Set with -ldflags "-X github.com/modelplane/modelplane/internal/version.version=v1.2.3 …".
@@ -67,18 +65,4 @@ func fill(field *string, value string) {
 // String is one line for a person.
 func (i Info) String() string {
 	return fmt.Sprintf("modelplane %s (commit %s, built %s, %s, %s)", i.Version, i.Commit, i.Date, i.GoVersion, i.Platform)
-}
-
-// Collector is the metric modelplane_build_info, always 1, whose labels say which build is running.
-func Collector() prometheus.Collector {
-	info := Get()
-	gauge := prometheus.NewGauge(prometheus.GaugeOpts{
-		Name: "modelplane_build_info",
-		Help: "Which build is running; the value is always 1.",
-		ConstLabels: prometheus.Labels{
-			"version": info.Version, "commit": info.Commit, "date": info.Date, "goversion": info.GoVersion,
-		},
-	})
-	gauge.Set(1)
-	return gauge
 }

@@ -18,7 +18,7 @@ import (
 	_ "github.com/modelplane/modelplane/internal/config"  // registers metrics
 	_ "github.com/modelplane/modelplane/internal/engine"  // registers metrics
 	_ "github.com/modelplane/modelplane/internal/manager" // registers metrics
-	"github.com/modelplane/modelplane/internal/version"
+	"github.com/modelplane/modelplane/internal/process"
 )
 
 type panel struct {
@@ -81,7 +81,7 @@ func registeredMetrics(t *testing.T) map[string][]string {
 	go func() {
 		defer close(found)
 		metrics.Registry.(prometheus.Collector).Describe(found)
-		version.Collector().Describe(found)
+		process.BuildInfo().Describe(found)
 	}()
 	out := map[string][]string{}
 	for desc := range found {

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/modelplane/modelplane/internal/process/command"
 )
 
 // TestStorageInitializer runs the process as a pod does: exit code, last words, last line of the log.
@@ -36,8 +38,8 @@ func TestStorageInitializer(t *testing.T) {
 	if code != 0 || err != nil || string(got) != "weights" {
 		t.Fatalf("exit code %d, content %q, %v; log:\n%s", code, got, err, stderr)
 	}
-	if code, stderr = run("file://"+dir+"/nothing", dir+"/out"); code != exitFailed {
-		t.Errorf("exit code %d, want %d", code, exitFailed)
+	if code, stderr = run("file://"+dir+"/nothing", dir+"/out"); code != command.ExitFailed {
+		t.Errorf("exit code %d, want %d", code, command.ExitFailed)
 	}
 	said, err := os.ReadFile(words)
 	if err != nil || !strings.HasPrefix(string(said), "Cannot fetch file://") || strings.ContainsAny(string(said), "\n") {

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/modelplane/modelplane/internal/process/command"
+)
+
+// asCommand makes the test binary behave as modelplane-pod itself, for tests that need a process.
+const asCommand = "TEST_AS_MODELPLANE_POD"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asCommand) != "" {
+		main()
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// TestWrongCallsAreOneLine: exit code 2, one line that says what to do, nothing else.
+func TestWrongCallsAreOneLine(t *testing.T) {
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"nonsense"}, `modelplane-pod: unknown command "nonsense"`},
+		{[]string{"storage-initializer"}, "0 arguments are no pairs"},
+		{[]string{"storage-initializer", "s3://a/b"}, "1 arguments are no pairs"},
+		{[]string{"storage-initializer", "a", "b", "--max-size=much"}, `--max-size "much" is no size`},
+		{[]string{"storage-initializer", "a", "b", "--parallel=0"}, "--parallel must be from 1 to 256"},
+		{[]string{"storage-initializer", "a", "b", "--log-level=loud"}, "--log-level"},
+		{[]string{"version", "--output=xml"}, "--output"},
+	} {
+		t.Run(strings.Join(c.args, " "), func(t *testing.T) {
+			var stderr, stdout bytes.Buffer
+			root := newRoot()
+			root.SetOut(&stdout)
+			root.SetErr(&stdout)
+			if code := command.Execute(root, c.args, &stderr); code != command.ExitUsage {
+				t.Errorf("exit code %d, want %d", code, command.ExitUsage)
+			}
+			if got := stderr.String(); !strings.Contains(got, c.want) || strings.Count(got, "\n") != 1 || stdout.Len() > 0 {
+				t.Errorf("stderr %q, stdout %q; want one line that contains %q", got, &stdout, c.want)
+			}
+		})
+	}
+}
+
+// TestNoKubernetes: what is paid for once per pod brings no Kubernetes client along.
+func TestNoKubernetes(t *testing.T) {
+	for _, pkg := range []string{".", "github.com/modelplane/modelplane/internal/process/..."} {
+		out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", pkg).Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for dep := range strings.FieldsSeq(string(out)) {
+			for _, unwanted := range []string{"k8s.io/", "sigs.k8s.io/", "github.com/go-logr/", "helm.sh/", "google.golang.org/grpc"} {
+				if strings.HasPrefix(dep, unwanted) {
+					t.Errorf("%s needs %s", pkg, dep)
+				}
+			}
+		}
+	}
+}
+
+// most is what the process may take while it waits.
+const most = 20 << 10 // KiB
+
+// TestIdlesSmall starts the program as the image has it, lets it wait for a server in the middle of a download, and looks
+// at the most memory that it ever had. Then the signal to stop ends it with a reason.
+func TestIdlesSmall(t *testing.T) {
+	binary := filepath.Join(t.TempDir(), "modelplane-pod")
+	build := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w", "-o", binary, ".")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	const model = 8 << 20
+	half, never := make(chan struct{}), make(chan struct{})
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		w.Header().Set("Content-Length", fmt.Sprint(model))
+		if req.Method == http.MethodHead {
+			return
+		}
+		_, _ = w.Write(make([]byte, model/2))
+		w.(http.Flusher).Flush()
+		close(half)
+		<-never
+	}))
+	defer server.Close()
+	defer close(never)
+	var stderr bytes.Buffer
+	cmd := exec.CommandContext(t.Context(), binary, "storage-initializer", "--progress-every=0", server.URL+"/model.onnx", t.TempDir())
+	cmd.Stderr = &stderr
+	began := time.Now()
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	<-half
+	t.Logf("half a model of %d MiB after %s", model>>20, time.Since(began))
+	peak := peakKiB(t, cmd.Process.Pid)
+	t.Logf("the process took %.1f MiB at most", float64(peak)/1024)
+	if peak > most {
+		t.Errorf("that is more than %d MiB", most>>10)
+	}
+	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait()
+	if code := cmd.ProcessState.ExitCode(); code != command.ExitFailed || !strings.Contains(stderr.String(), "stopped before it was done") {
+		t.Errorf("exit code %d, log:\n%s", code, &stderr)
+	}
+}
+
+func peakKiB(t *testing.T, pid int) (kib int) {
+	t.Helper()
+	file, err := os.Open(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		t.Skip("this system does not tell how much memory a process takes")
+	}
+	defer func() { _ = file.Close() }()
+	text, err := io.ReadAll(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, after, found := strings.Cut(string(text), "VmHWM:")
+	if _, err := fmt.Sscan(after, &kib); !found || err != nil {
+		t.Fatalf("no VmHWM in\n%s", text)
+	}
+	return kib
+}
