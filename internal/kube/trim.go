@@ -10,13 +10,24 @@ import (
 	"github.com/modelplane/modelplane/internal/kube/cause"
 )
 
-// TrimDeployment keeps of a live Deployment what tells how far it is. All controllers that make Deployments share what
-// is kept of them, so they all use this.
+// TrimDeployment keeps of a live Deployment what tells how far it is, and with which image its pods fetch models, where
+// the template says that. All controllers that make Deployments share what is kept of them, so they all use this.
 func TrimDeployment(obj client.Object) {
-	if d, ok := obj.(*appsv1.Deployment); ok {
-		d.Spec = appsv1.DeploymentSpec{Replicas: d.Spec.Replicas, Paused: d.Spec.Paused}
+	d, ok := obj.(*appsv1.Deployment)
+	if !ok {
+		return
 	}
+	kept := appsv1.DeploymentSpec{Replicas: d.Spec.Replicas, Paused: d.Spec.Paused}
+	for _, c := range d.Spec.Template.Spec.InitContainers {
+		if c.Name == downloader {
+			kept.Template.Spec.InitContainers = []corev1.Container{{Name: c.Name, Image: c.Image, Command: c.Command}}
+		}
+	}
+	d.Spec = kept
 }
+
+// downloader is the init container that fetches models.
+const downloader = "storage-initializer"
 
 // TrimService keeps of a live Service what tells whether it has to be made anew.
 func TrimService(obj client.Object) {

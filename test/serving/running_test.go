@@ -210,6 +210,46 @@ func TestConfigurationChanges(t *testing.T) {
 	h.host(t, "iris", fmt.Sprintf("iris-%s.example.com", h.NS))
 }
 
+// TestNewDownloaderRollsNothing: where the template has the container that fetches models, a release that brings another
+// version of it does not replace the pods. The next change of the service brings it.
+func TestNewDownloaderRollsNothing(t *testing.T) {
+	h := serve(t)
+	platform := func(image, command, domain string) {
+		t.Helper()
+		h.Configure(t, map[string]string{
+			config.KeyStorageInitializer: fmt.Sprintf(`{"image": %q, "command": [%q, "storage-initializer"]}`, image, command),
+			config.KeyIngress:            fmt.Sprintf(`{"ingressGateway": "a/b", "ingressDomain": %q}`, domain),
+		})
+	}
+	platform("modelplane:v1", "/modelplane", "before.test")
+	isvc := h.Service("iris", "sklearn")
+	isvc.Spec.Predictor.Model.StorageURI = nil
+	isvc.Spec.Predictor.StorageUris = []v1beta1.StorageUri{{Uri: "s3://b/m"}}
+	h.Create(t, isvc)
+	h.RollOut(t, "iris-predictor")
+	before := &appsv1.Deployment{}
+	h.Exists(t, before, "iris-predictor")
+	if c := before.Spec.Template.Spec.InitContainers[0]; c.Image != "modelplane:v1" {
+		t.Fatalf("the model is fetched with %s", c.Image)
+	}
+
+	platform("modelplane-pod:v2", "/modelplane-pod", "after.test")
+	h.host(t, "iris", fmt.Sprintf("iris-%s.after.test", h.NS)) // the Deployment is written before the Ingress
+	now := &appsv1.Deployment{}
+	h.Exists(t, now, "iris-predictor")
+	if diff := cmp.Diff(before.Spec, now.Spec); diff != "" || now.Generation != before.Generation {
+		t.Errorf("a new downloader changed the Deployment (-before +now):\n%s", diff)
+	}
+
+	h.Change(t, isvc, func() { isvc.Spec.Predictor.Model.Args = []string{"--verbose"} })
+	h.follows(t, now, "iris-predictor", "the new downloader", func() error {
+		if c := now.Spec.Template.Spec.InitContainers[0]; c.Image != "modelplane-pod:v2" || c.Command[0] != "/modelplane-pod" {
+			return fmt.Errorf("it is %s of %s", c.Command[0], c.Image)
+		}
+		return nil
+	})
+}
+
 // address waits until a Service has an address of its own, or has none.
 func (h *house) address(t testing.TB, name string, own bool) {
 	t.Helper()

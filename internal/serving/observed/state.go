@@ -8,6 +8,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/version"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -73,6 +74,28 @@ func (s *State) Has(gvk schema.GroupVersionKind) bool { return s.Served[gvk.Grou
 func (s *State) Available(name string) bool {
 	d := s.Deployments[name]
 	return d != nil && d.Status.AvailableReplicas > 0
+}
+
+// Downloader is the container that fetches models in the template of a component that runs, nil if there is none, and what
+// storage.Keep noted beside the template.
+func (s *State) Downloader(component string) (*corev1.Container, string) {
+	var pod corev1.PodSpec
+	var noted string
+	if d := s.Deployments[component]; d != nil {
+		pod, noted = d.Spec.Template.Spec, d.Annotations[storage.AnnotationRest]
+	} else if u := s.Knative[component]; u != nil {
+		spec, _, err := unstructured.NestedMap(u.Object, "spec", "template", "spec")
+		if err != nil || runtime.DefaultUnstructuredConverter.FromUnstructured(spec, &pod) != nil {
+			return nil, ""
+		}
+		noted = u.GetAnnotations()[storage.AnnotationRest]
+	}
+	for i := range pod.InitContainers {
+		if pod.InitContainers[i].Name == storage.InitializerName {
+			return &pod.InitContainers[i], noted
+		}
+	}
+	return nil, noted
 }
 
 // Runs tells whether the service has anything that runs.

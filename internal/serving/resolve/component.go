@@ -38,6 +38,8 @@ type Component struct {
 	// Runtime that the predictor was made with, nil for custom containers.
 	Runtime  *runtimes.Runtime
 	Protocol v1beta1.InferenceServiceProtocol
+
+	rest string // see Mark
 }
 
 // Failure is why a component cannot be made. Of is empty for what concerns the service as a whole.

@@ -59,6 +59,9 @@ func Service(isvc *v1beta1.InferenceService, seen *observed.State) (*Components,
 			return nil, f
 		}
 	}
+	for _, c := range append(out.List(), out.Canaries...) {
+		c.keepDownloader(seen)
+	}
 	out.ImageVolumes, out.Images = b.imageVolumes, b.images
 	return out, nil
 }

@@ -101,10 +101,12 @@ func (p *planner) addServices() live {
 		if note != "" && p.plan.Problem == nil {
 			p.plan.Events = append(p.plan.Events, engine.Event{Warning: true, Reason: "InitialScaleIgnored", Message: note})
 		}
-		p.plan.Children = append(p.plan.Children, engine.Child{Object: knative.Service(knative.Part{
+		service := knative.Service(knative.Part{
 			Component: c.Component, Name: c.Name, Namespace: c.Namespace,
 			Labels: c.Labels, Annotations: annotations, Pod: c.Pod, Scale: c.Scale,
-		}, now.components[c.Component], p.cfg)})
+		}, now.components[c.Component], p.cfg)
+		c.Mark(service)
+		p.plan.Children = append(p.plan.Children, engine.Child{Object: service})
 	}
 	return now
 }

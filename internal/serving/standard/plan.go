@@ -84,6 +84,7 @@ func (p *planner) relieve() {
 // addWorkload adds what runs, reaches and scales one component.
 func (p *planner) addWorkload(c *resolve.Component) {
 	deployment := engine.Child{Object: workload.Deployment(c.Part, p.cfg)}
+	c.Mark(deployment.Object)
 	if workload.InitialReplicas(c.Part) {
 		deployment.Initial = []string{"spec.replicas"}
 	}
