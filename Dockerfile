@@ -4,6 +4,7 @@
 # Build from the root of the repository:
 #
 #   docker build --build-arg VERSION=v0.1.0 --tag modelplane:v0.1.0 .
+#   docker build --build-arg VERSION=v0.1.0 --target modelplane-pod --tag modelplane-pod:v0.1.0 .
 
 FROM --platform=$BUILDPLATFORM golang:1.26 AS build
 ARG TARGETOS TARGETARCH
@@ -21,15 +22,31 @@ RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache
       -X github.com/modelplane/modelplane/internal/version.version=$VERSION \
       -X github.com/modelplane/modelplane/internal/version.commit=$COMMIT \
       -X github.com/modelplane/modelplane/internal/version.date=$DATE" \
-    -o /out/modelplane ./cmd/modelplane \
- && chmod 0555 /out/modelplane \
+    -o /bin/ ./cmd/modelplane ./cmd/modelplane-pod \
+ && chmod 0555 /bin/modelplane /bin/modelplane-pod \
  && mkdir -p /out/etc/ssl/certs \
  && cp /etc/ssl/certs/ca-certificates.crt /out/etc/ssl/certs/ \
  && printf 'root:x:0:0:root:/:/sbin/nologin\nnonroot:x:65532:65532:nonroot:/:/sbin/nologin\n' > /out/etc/passwd \
  && printf 'root:x:0:\nnonroot:x:65532:\n' > /out/etc/group
 
-FROM scratch
+FROM scratch AS modelplane-pod
 COPY --from=build /out/ /
+COPY --from=build /bin/modelplane-pod /
+ARG VERSION=unknown COMMIT=unknown
+LABEL org.opencontainers.image.title="modelplane-pod" \
+      org.opencontainers.image.description="One control plane for models on Kubernetes" \
+      org.opencontainers.image.version="$VERSION" \
+      org.opencontainers.image.revision="$COMMIT" \
+      org.opencontainers.image.source="https://github.com/modelplane/modelplane" \
+      org.opencontainers.image.licenses="Apache-2.0"
+ENV PATH=/
+WORKDIR /
+USER 65532:65532
+ENTRYPOINT ["/modelplane-pod"]
+
+FROM scratch AS modelplane
+COPY --from=build /out/ /
+COPY --from=build /bin/modelplane /
 ARG VERSION=unknown COMMIT=unknown
 LABEL org.opencontainers.image.title="modelplane" \
       org.opencontainers.image.description="One control plane for models on Kubernetes" \

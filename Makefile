@@ -64,9 +64,9 @@ status: ## Show the processes of `make up`
 ##@ Develop
 
 .PHONY: build
-build: ## Build bin/modelplane
-	@echo "==> building bin/modelplane"
-	@$(GO) build -o bin/modelplane ./cmd/modelplane
+build: ## Build bin/modelplane and bin/modelplane-pod
+	@echo "==> building bin/modelplane and bin/modelplane-pod"
+	@$(GO) build -o bin/ ./cmd/modelplane ./cmd/modelplane-pod
 
 .PHONY: test
 test: ## Run every test that needs no node, against a real API server
@@ -193,9 +193,10 @@ verify: ## Fail when something generated is out of date
 	@$(GO) run ./hack/apidocs -check
 
 .PHONY: image
-image: ## Write the image as an OCI archive under dist, without a container engine
-	@echo "==> image"
+image: ## Write the images as OCI archives under dist, without a container engine
+	@echo "==> images"
 	@$(GO) run ./hack/image
+	@$(GO) run ./hack/image --package ./cmd/modelplane-pod
 
 .PHONY: onnx
 onnx: ## Build the ONNX server and put the files of its image under dist/onnx

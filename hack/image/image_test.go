@@ -57,6 +57,40 @@ func TestImage(t *testing.T) {
 	checkBinary(t, contents["modelplane"].content)
 }
 
+// TestPodImage: what is pulled by every node that runs a model is small.
+func TestPodImage(t *testing.T) {
+	const most = 30e6
+	o, err := parse([]string{"--package", "./cmd/modelplane-pod", "--out", t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	made, err := write(&o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%s: %s compressed", o.reference(), megabytes(made.images[0].size))
+	if made.images[0].size > most {
+		t.Errorf("that is more than %s", megabytes(most))
+	}
+	raw, err := os.ReadFile(made.path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	index := unpack(t, raw)
+	manifest, err := index.IndexManifest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	image, err := index.Image(manifest.Manifests[0].Digest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config, err := image.ConfigFile()
+	if err != nil || strings.Join(config.Config.Entrypoint, " ") != "/modelplane-pod" || filesOf(t, image)["modelplane-pod"].header.Mode != 0o555 {
+		t.Errorf("the image starts %v (%v)", config.Config.Entrypoint, err)
+	}
+}
+
 func build(t *testing.T) []byte {
 	t.Helper()
 	out := t.TempDir()

@@ -42,7 +42,8 @@ type up struct {
 	local   string // the program modelplane-local
 	dir     string // where it keeps the cluster; empty: at its usual place
 	archive string // where images are written to
-	image   string // for a cluster that is not ours: where its nodes find the image
+	image   string // for a cluster that is not ours: where its nodes find the manager's image
+	pod     string // and the one of what runs once per pod; empty: beside the manager's
 	version string // what the manager says it is; empty: the chart's version
 	timeout time.Duration
 	out     io.Writer
@@ -55,6 +56,7 @@ func command(ctx context.Context, args []string, out io.Writer) error {
 	flags.StringVar(&u.dir, "dir", "", "where the cluster keeps its files")
 	flags.StringVar(&u.archive, "images", "dist/local", "where images are written to")
 	flags.StringVar(&u.image, "image", "", "with KUBECONFIG: the image, as the nodes of that cluster find it")
+	flags.StringVar(&u.pod, "pod-image", "", "with KUBECONFIG: the image of what runs once per pod (default: the image with -pod behind its name)")
 	flags.StringVar(&u.version, "version", "", "version that the manager is built as (default: v and the chart's appVersion)")
 	flags.DurationVar(&u.timeout, "timeout", 5*time.Minute, "how long each step may take")
 	if err := flags.Parse(args); err != nil {
@@ -90,11 +92,15 @@ func (u *up) run(ctx context.Context, kubeconfig string) error {
 	if err != nil {
 		return err
 	}
+	pod, err := u.load(ctx, "modelplane-pod", "--package", "./cmd/modelplane-pod", "--version", u.version)
+	if err != nil {
+		return err
+	}
 	server, err := u.loadServer(ctx)
 	if err != nil {
 		return err
 	}
-	if err := u.install(ctx, own, localValues(image, server)); err != nil {
+	if err := u.install(ctx, own, localValues(image, pod, server)); err != nil {
 		return err
 	}
 	if err := u.serveExample(ctx, own); err != nil {
@@ -154,7 +160,7 @@ func (u *up) load(ctx context.Context, name string, from ...string) (string, err
 // installElsewhere leaves everything but the chart to whoever runs that cluster.
 func (u *up) installElsewhere(ctx context.Context, kubeconfig string) error {
 	u.heading("installing into the cluster of KUBECONFIG; none is started here")
-	return u.install(ctx, kubeconfig, imageValues(u.image))
+	return u.install(ctx, kubeconfig, imageValues(u.image, u.pod))
 }
 
 // show ends with what a person wants to see.

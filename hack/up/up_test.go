@@ -33,7 +33,7 @@ func TestCutTag(t *testing.T) {
 
 // TestValues holds what the local cluster sets against the chart's own schema and templates.
 func TestValues(t *testing.T) {
-	objects, err := chart.Render("../../"+chartDir, chart.Release{Values: localValues("modelplane:tag1", serverImage+":tag2")})
+	objects, err := chart.Render("../../"+chartDir, chart.Release{Values: localValues("modelplane:tag1", "modelplane-pod:tag3", serverImage+":tag2")})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,12 +45,12 @@ func TestValues(t *testing.T) {
 		}
 		all.Write(text)
 	}
-	for _, want := range []string{`"image":"modelplane:tag1"`, "image: modelplane-onnx:tag2"} {
+	for _, want := range []string{`"image":"modelplane:tag1"`, "image: modelplane-onnx:tag2", "image: modelplane-pod:tag3"} {
 		if !strings.Contains(all.String(), want) {
 			t.Errorf("%s is nowhere in the chart's objects", want)
 		}
 	}
-	if _, err := chart.Render("../../"+chartDir, chart.Release{Values: imageValues("")}); err != nil {
+	if _, err := chart.Render("../../"+chartDir, chart.Release{Values: imageValues("", "")}); err != nil {
 		t.Error(err)
 	}
 }

@@ -5,6 +5,7 @@
 package e2e
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -65,6 +66,17 @@ func (c cluster) managerImage() string {
 	return c.mustKubectl("get", "deployment", "modelplane", "-n", managerNamespace, "-o", "jsonpath={.spec.template.spec.containers[0].image}")
 }
 
+// podImage is what models are fetched with.
+func (c cluster) podImage() string {
+	c.Helper()
+	var config struct{ Image string }
+	text := c.mustKubectl("get", "configmap", "inferenceservice-config", "-n", managerNamespace, "-o", "jsonpath={.data.storageInitializer}")
+	if err := json.Unmarshal([]byte(text), &config); err != nil || !strings.HasPrefix(config.Image, "modelplane-pod:") {
+		c.Fatalf("models are fetched with %q (%v)", config.Image, err)
+	}
+	return config.Image
+}
+
 // scratchIsQuick measures what a person waits for, everything being built: from nothing to the model's answer.
 func (c cluster) scratchIsQuick() {
 	c.must(c.local, "down", "--dir", c.dir)
@@ -87,13 +99,18 @@ func (c cluster) installsElsewhere() {
 	for _, name := range processes {
 		programs[name] = c.pid(name)
 	}
+	pod := c.podImage()
 	c.mustKubectl("delete", "namespace", managerNamespace, "--timeout=2m")
-	out := c.must("env", "KUBECONFIG="+filepath.Join(c.dir, "kubeconfig"), c.installer, "--local", c.local, "--dir", place, "--image", image)
+	out := c.must("env", "KUBECONFIG="+filepath.Join(c.dir, "kubeconfig"), c.installer, "--local", c.local, "--dir", place,
+		"--image", image, "--pod-image", pod)
 	if !strings.Contains(out, "none is started here") {
 		c.Errorf("it does not say what it does:\n%s", out)
 	}
 	if now := c.managerImage(); now != image {
 		c.Errorf("the manager is %s, want %s", now, image)
+	}
+	if now := c.podImage(); now != pod {
+		c.Errorf("models are fetched by %s, want %s", now, pod)
 	}
 	c.badManifestIsRefused()
 	c.modelAnswers()

@@ -158,22 +158,23 @@ func appVersion(t *testing.T) string {
 }
 
 func TestShippedValues(t *testing.T) {
+	const pod = "/modelplane-pod storage-initializer"
 	digest := "sha256:" + strings.Repeat("0", 64)
 	for _, test := range []struct {
 		name, values string
 		count        int
 		images       map[string]string
 		download     string
-		own          bool // the manager's image downloads
+		command      string
 	}{{
-		name: "default", values: "{}", count: 15, download: "modelplane:v" + appVersion(t), own: true,
+		name: "default", values: "{}", count: 15, download: "modelplane-pod:v" + appVersion(t), command: pod,
 		images: map[string]string{
 			"kserve-sklearnserver": "kserve/sklearnserver:v0.20.0", "kserve-tritonserver": "nvcr.io/nvidia/tritonserver:23.05-py3",
 			"kserve-huggingfaceserver-multinode": "kserve/huggingfaceserver:v0.20.0-gpu", "kserve-openvino": "",
 			"modelplane-onnx": "modelplane-onnx:v" + appVersion(t),
 		},
 	}, {
-		name: "a registry", values: "{runtimes: {registry: registry.example/mirror/}}", count: 15, download: "modelplane:v" + appVersion(t), own: true,
+		name: "a registry", values: "{runtimes: {registry: registry.example/mirror/}}", count: 15, download: "modelplane-pod:v" + appVersion(t), command: pod,
 		images: map[string]string{
 			"kserve-sklearnserver": "registry.example/mirror/kserve/sklearnserver:v0.20.0",
 			"kserve-tritonserver":  "registry.example/mirror/nvidia/tritonserver:23.05-py3",
@@ -190,10 +191,18 @@ func TestShippedValues(t *testing.T) {
 			"kserve-huggingfaceserver-multinode": "r.example/kserve/huggingfaceserver:2",
 		},
 	}, {
-		name: "no runtimes", values: "{runtimes: {enabled: false}}", count: 0, download: "modelplane:v" + appVersion(t), own: true,
+		name: "no runtimes", values: "{runtimes: {enabled: false}}", count: 0, download: "modelplane-pod:v" + appVersion(t), command: pod,
 	}, {
-		name: "its own image by name", count: 15, download: "m:1", own: true,
+		name: "the manager's image by name", count: 15, download: "m:1", command: "/modelplane storage-initializer",
 		values: `{image: {repository: m, tag: "1"}, serving: {config: {storageInitializer: {image: "m:1"}}}}`,
+	}, {
+		name: "beside the manager's", count: 15, download: "r.example/m-pod:1", command: pod, values: `{image: {repository: r.example/m, tag: "1"}}`,
+	}, {
+		name: "its own image", count: 15, download: "own/pod@" + digest, command: pod,
+		values: `{image: {repository: m, tag: "1"}, podImage: {repository: own/pod, digest: "` + digest + `"}}`,
+	}, {
+		name: "its own tag", count: 15, download: "modelplane-pod:2", command: pod,
+		values: `{image: {digest: "` + digest + `"}, podImage: {tag: "2"}}`,
 	}, {
 		name: "no storage container", values: "{storageContainers: {enabled: false}}", count: 15,
 	}} {
@@ -219,8 +228,8 @@ func TestShippedValues(t *testing.T) {
 			if image := containers["default"].Spec.Container.Image; image != test.download {
 				t.Errorf("models are downloaded by %q, want %q", image, test.download)
 			}
-			if command := strings.Join(containers["default"].Spec.Container.Command, " "); (command == "/modelplane storage-initializer") != test.own {
-				t.Errorf("downloads are started with %q", command)
+			if command := strings.Join(containers["default"].Spec.Container.Command, " "); command != test.command {
+				t.Errorf("downloads are started with %q, want %q", command, test.command)
 			}
 		})
 	}

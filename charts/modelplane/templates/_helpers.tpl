@@ -40,6 +40,17 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end -}}
 {{- end -}}
 
+{{/* The image of what runs once per pod. Without a repository of its own it lies beside the manager's, and without a tag it
+has the manager's. */}}
+{{- define "modelplane.podImage" -}}
+{{- $repository := .Values.podImage.repository | default (printf "%s-pod" .Values.image.repository) -}}
+{{- if .Values.podImage.digest -}}
+{{- printf "%s@%s" $repository .Values.podImage.digest -}}
+{{- else -}}
+{{- printf "%s:%s" $repository (.Values.podImage.tag | default .Values.image.tag | default (printf "v%s" .Chart.AppVersion)) -}}
+{{- end -}}
+{{- end -}}
+
 {{/* The Secret that is mounted when the manager does not make its certificates itself; empty when it does. */}}
 {{- define "modelplane.certSecret" -}}
 {{- with .Values.webhook.certificates -}}
@@ -82,11 +93,16 @@ true
 {{/* The configuration of serving as JSON: the chart's, with the user's over it. */}}
 {{- define "modelplane.servingConfig" -}}
 {{- $config := mustMergeOverwrite (.Files.Get "files/config.yaml" | fromYaml) (deepCopy .Values.serving.config) -}}
-{{- $own := include "modelplane.image" . -}}
+{{- $own := include "modelplane.podImage" . -}}
 {{- $download := $config.storageInitializer -}}
 {{- $_ := set $download "image" ($download.image | default $own) -}}
-{{- if and (eq $download.image $own) (not (get $download "command")) -}}
+{{- if not (get $download "command") -}}
+{{- if eq $download.image $own -}}
+{{- $_ := set $download "command" (list "/modelplane-pod" "storage-initializer") -}}
+{{- else if eq $download.image (include "modelplane.image" .) -}}
+{{- /* Somebody named the manager's image, which can still do this. */ -}}
 {{- $_ := set $download "command" (list "/modelplane" "storage-initializer") -}}
+{{- end -}}
 {{- end -}}
 {{- toJson $config -}}
 {{- end -}}

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import "strings"
+
+const chartDir = "charts/modelplane"
+
+// imageValues are the chart's values for images, or none for the chart's own.
+func imageValues(manager, pod string) map[string]any {
+	values := map[string]any{}
+	for key, reference := range map[string]string{"image": manager, "podImage": pod} {
+		if repository, tag, found := cutTag(reference); found {
+			values[key] = map[string]any{"repository": repository, "tag": tag}
+		}
+	}
+	return values
+}
+
+// cutTag minds that a registry may have a port.
+func cutTag(reference string) (repository, tag string, found bool) {
+	i := strings.LastIndexByte(reference, ':')
+	if i < 0 || strings.Contains(reference[i:], "/") {
+		return reference, "", false
+	}
+	return reference[:i], reference[i+1:], true
+}
+
+// localValues also make room: what a model server asks for by default would fill a small machine with one model.
+func localValues(manager, pod, server string) map[string]any {
+	values := imageValues(manager, pod)
+	values["runtimes"] = map[string]any{"servers": map[string]any{serverImage: imageValues(server, "")}}
+	values["serving"] = map[string]any{"config": map[string]any{
+		"inferenceService": map[string]any{"resource": map[string]any{
+			"cpuRequest": "50m", "cpuLimit": "1", "memoryRequest": "64Mi", "memoryLimit": "1Gi",
+		}},
+	}}
+	return values
+}
