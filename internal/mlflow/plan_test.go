@@ -20,9 +20,9 @@ import (
 	"github.com/modelplane/modelplane/internal/testkit"
 )
 
-// TestPlan decides about manifests in files, without a cluster. The comments at the head of a case say what the platform
-// is like: "# without GROUP" is an API that it does not serve, "# openshift" is what it is, "# url URL" where people
-// reach it, "# no image" that it ships none.
+// TestPlan decides about manifests in files, without a cluster. The front matter of a case says what the platform is
+// like: "without: GROUP" is an API that it does not serve, "openshift: true" is what it is, "url: URL" where people reach
+// it, "image: none" that it ships none.
 func TestPlan(t *testing.T) {
 	testkit.Golden(t, "testdata/plan", func(t *testing.T, in []byte) []byte { return plan(t, in) })
 }
@@ -31,23 +31,19 @@ func plan(t testing.TB, in []byte) []byte {
 	t.Helper()
 	p := &cli.Planner{Scheme: mlflowtest.Scheme, Namespace: "models"}
 	settings := mlflow.Settings{Namespace: "models", Image: "mlflow:v3.14.0", NotOpenShift: true}
-	for line := range strings.Lines(string(in)) {
-		said, comment := strings.CutPrefix(strings.TrimSpace(line), "# ")
-		if !comment {
-			break
-		}
-		word, rest, _ := strings.Cut(said, " ")
-		switch word {
+	for key, values := range testkit.FrontMatter(in) {
+		switch key {
+		case "like":
 		case "without":
-			p.Without = append(p.Without, rest)
+			p.Without = values
 		case "openshift":
 			settings.NotOpenShift = false
 		case "url":
-			settings.URL = rest
-		case "no":
+			settings.URL = values[0]
+		case "image":
 			settings.Image = ""
 		default:
-			t.Fatalf("nobody knows what %q means", line)
+			t.Fatalf("nobody knows what %q means", key)
 		}
 	}
 	var err error

@@ -20,13 +20,13 @@ func (k *kubernetes) ServerVersion() (*version.Info, error) {
 }
 
 // TestPlan decides about manifests in files, without a cluster. What stands
-// around them is in testdata/world.yaml. The first line of a case may say
-// "# kubernetes VERSION", the version of the cluster.
+// around them is in testdata/world.yaml. The front matter of a case may say
+// "kubernetes: VERSION", the version of the cluster.
 func TestPlan(t *testing.T) {
 	testkit.Golden(t, "testdata/plan", func(t *testing.T, in []byte) []byte {
 		cluster := kubernetes("1.36.0")
-		if v, ok := servingtest.Said(in, "kubernetes"); ok {
-			cluster = kubernetes(v)
+		if v := testkit.FrontMatter(in)["kubernetes"]; len(v) > 0 {
+			cluster = kubernetes(v[0])
 		}
 		room := serving.New().On(&cluster)
 		return servingtest.Plan(t, servingtest.Planner(t, room, room.Controllers()...), in)

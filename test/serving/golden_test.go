@@ -7,8 +7,6 @@ import (
 	"bytes"
 	"errors"
 	"io"
-	"os"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -18,6 +16,8 @@ import (
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/yaml"
+
+	"github.com/modelplane/modelplane/internal/testkit"
 )
 
 // Where the plans are written down, and what their files call the namespaces of the services and of the platform.
@@ -57,17 +57,14 @@ type condition struct{ Type, Status, Reason, Message string }
 // readPlans reads all cases for a platform in a namespace.
 func readPlans(t testing.TB, platform string) []*plan {
 	t.Helper()
-	folders, err := os.ReadDir(plans)
-	if err != nil {
-		t.Fatal(err)
-	}
 	var all []*plan
-	for _, folder := range folders {
-		p := &plan{name: folder.Name()}
-		in, out := p.text(t, platform, "in.yaml"), p.text(t, platform, "out.yaml")
+	for _, golden := range testkit.GoldenCases(t, plans) {
+		p := &plan{name: golden.Name}
+		moved := strings.NewReplacer(plannedTeam, p.name, plannedPlatform, platform)
+		in, out := moved.Replace(string(golden.In)), moved.Replace(string(golden.Out))
 		p.in = documents(t, in)
-		first, _, _ := strings.Cut(in, "\n")
-		p.without, p.kubernetes = behind(first, "# without "), behind(first, "# kubernetes ")
+		said := testkit.FrontMatter(golden.In)
+		p.without, p.kubernetes = strings.Join(said["without"], ""), strings.Join(said["kubernetes"], "")
 		if refusal, ok := strings.CutPrefix(out, "refused: "); ok {
 			_, p.refusal, _ = strings.Cut(strings.TrimSpace(refusal), ": ") // behind the name of the file
 		} else {
@@ -76,22 +73,6 @@ func readPlans(t testing.TB, platform string) []*plan {
 		all = append(all, p)
 	}
 	return all
-}
-
-func behind(line, prefix string) string {
-	if rest, ok := strings.CutPrefix(line, prefix); ok {
-		return rest
-	}
-	return ""
-}
-
-func (p *plan) text(t testing.TB, platform, file string) string {
-	t.Helper()
-	text, err := os.ReadFile(filepath.Join(plans, p.name, file))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return strings.NewReplacer(plannedTeam, p.name, plannedPlatform, platform).Replace(string(text))
 }
 
 // documents reads the objects of a text.

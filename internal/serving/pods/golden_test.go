@@ -80,7 +80,7 @@ func (g *given) mutator() *Mutator {
 }
 
 func TestGolden(t *testing.T) {
-	testkit.Golden(t, "testdata", func(t *testing.T, in []byte) []byte {
+	testkit.Golden(t, "testdata/mutate", func(t *testing.T, in []byte) []byte {
 		var g given
 		if err := yaml.UnmarshalStrict(in, &g); err != nil {
 			t.Fatal(err)

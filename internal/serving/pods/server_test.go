@@ -11,8 +11,6 @@ import (
 	"maps"
 	"net"
 	"net/http"
-	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -238,23 +236,19 @@ func TestResultsAreValidPods(t *testing.T) {
 	cluster := testkit.Start(t)
 	c, namespace := newClient(t, cluster.Config()), cluster.Namespace(t)
 	valid := 0
-	for pattern, decode := range map[string]func([]byte, *corev1.Pod) error{
-		"testdata/*/out.yaml":                   func(raw []byte, pod *corev1.Pod) error { return yaml.Unmarshal(raw, pod) },
-		"../storage/testdata/inject/*/out.yaml": func(raw []byte, pod *corev1.Pod) error { return yaml.Unmarshal(raw, &pod.Spec) },
+	for dir, decode := range map[string]func([]byte, *corev1.Pod) error{
+		"testdata/mutate":            func(raw []byte, pod *corev1.Pod) error { return yaml.Unmarshal(raw, pod) },
+		"../storage/testdata/inject": func(raw []byte, pod *corev1.Pod) error { return yaml.Unmarshal(raw, &pod.Spec) },
 	} {
-		files, err := filepath.Glob(pattern)
-		must(t, err)
-		for _, file := range files {
-			raw, err := os.ReadFile(file)
-			must(t, err)
-			if strings.HasPrefix(string(raw), "error:") {
+		for _, golden := range testkit.GoldenCases(t, dir) {
+			if strings.HasPrefix(string(golden.Out), "error:") {
 				continue
 			}
 			pod := &corev1.Pod{}
-			must(t, decode(raw, pod))
+			must(t, decode(golden.Out, pod))
 			complete(pod, namespace)
 			if err := c.Create(t.Context(), pod, client.DryRunAll); err != nil {
-				t.Errorf("%s is no pod that Kubernetes takes: %v", file, err)
+				t.Errorf("%s/%s is no pod that Kubernetes takes: %v", dir, golden.Name, err)
 			}
 			valid++
 		}

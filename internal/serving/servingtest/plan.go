@@ -15,6 +15,7 @@ import (
 	"github.com/modelplane/modelplane/internal/cli"
 	"github.com/modelplane/modelplane/internal/engine"
 	"github.com/modelplane/modelplane/internal/serving"
+	"github.com/modelplane/modelplane/internal/testkit"
 )
 
 // Planner is `modelplane plan` with some controllers of a room, in a cluster
@@ -51,23 +52,15 @@ func world(t testing.TB) []*unstructured.Unstructured {
 	return out
 }
 
-// Plan decides about the manifests of one case. One whose first line is
-// "# without GROUP" is decided as in a cluster that does not serve that API group.
+// Plan decides about the manifests of one case. One whose front matter says "without: GROUP" is decided as in a cluster
+// that does not serve that API group.
 func Plan(t testing.TB, p *cli.Planner, in []byte) []byte {
 	t.Helper()
 	here := *p
-	if group, ok := Said(in, "without"); ok {
-		here.Without = []string{group}
-	}
+	here.Without = testkit.FrontMatter(in)["without"]
 	var out bytes.Buffer
 	if err := here.PlanText(t.Context(), "in.yaml", in, &out); err != nil {
 		out.WriteString("refused: " + err.Error() + "\n")
 	}
 	return out.Bytes()
-}
-
-// Said is what the first line of a case says about the cluster.
-func Said(in []byte, word string) (string, bool) {
-	first, _, _ := strings.Cut(string(in), "\n")
-	return strings.CutPrefix(first, "# "+word+" ")
 }
