@@ -16,7 +16,7 @@ const (
 	// link is the interface that carries the node's address. It is a bridge with nothing on it, because
 	// every kernel that runs containers has bridges.
 	link = "modelplane0"
-	// table holds the one rule that lets pods reach what is outside of the cluster.
+	// table holds the rules that let pods reach what is outside of the cluster, and nobody there reach them.
 	table = "modelplane-local"
 	// proxyTable is the table that kube-proxy makes, in both families; its name is fixed.
 	proxyTable        = "kube-proxy"
@@ -45,20 +45,32 @@ func (b *bringUp) ensureNetwork(ctx context.Context) error {
 	if err := os.WriteFile(forwardingSetting, []byte("1\n"), 0o644); err != nil {
 		return err
 	}
-	_, err := tool(ctx, masquerade, "nft", "-f", "-")
+	_, err := tool(ctx, rules, "nft", "-f", "-")
 	return err
 }
 
-// masquerade makes the whole table anew in one step.
-var masquerade = fmt.Sprintf(`table ip %[1]s
+// rules make the whole table anew in one step.
+//
+// A machine that forwards packets for pods also forwards those of its neighbours: whoever is in the same network and sends
+// the cluster's addresses here would reach pods, Services and the node. Such packets are dropped where they come in, before
+// kube-proxy replaces the address of a Service. Answers to what pods asked outside still have the machine's own address
+// then, and what the machine itself sends does not come in at all.
+var rules = fmt.Sprintf(`table ip %[1]s
 delete table ip %[1]s
 table ip %[1]s {
+	chain incoming {
+		type filter hook prerouting priority mangle; policy accept;
+		iifname "lo" accept
+		iifname "%[4]s" accept
+		iifname "veth*" accept
+		ip daddr { %[2]s, %[3]s } drop
+	}
 	chain outgoing {
 		type nat hook postrouting priority srcnat; policy accept;
 		ip saddr %[2]s ip daddr != { %[2]s, %[3]s } masquerade
 	}
 }
-`, table, podRange, serviceRange)
+`, table, podRange, serviceRange, link)
 
 // claimLink makes the interface. Its description names the cluster it belongs to: a machine can be the node
 // of one cluster only, because kube-proxy's rules and the pods' control groups have fixed names.
