@@ -59,6 +59,35 @@ func (r *reconciler[T, Seen]) letGo(ctx context.Context, o owner) *Problem {
 	return nil
 }
 
+// removeOrphans removes the far children of an object that went in spite of its
+// finalizer: the API server does not look for one that is added in the moment of
+// the deletion, and people take them off.
+func (r *reconciler[T, Seen]) removeOrphans(ctx context.Context, key types.NamespacedName) *Problem {
+	if !r.spec.FarReaching {
+		return nil
+	}
+	head := &metav1.PartialObjectMetadata{}
+	head.SetNamespace(key.Namespace)
+	head.SetName(key.Name)
+	r.mu.Lock()
+	head.SetUID(r.uids[key])
+	r.mu.Unlock()
+	o := owner{Object: head, gvk: r.gvk}
+	if head.UID == "" { // it went before we came
+		uid, err := r.writer.formerOwner(ctx, o)
+		if err != nil || uid == "" {
+			return asProblem(err, "Reading the children")
+		}
+		err = r.writer.live.Get(ctx, key, newObject[T]())
+		if !apierrors.IsNotFound(err) {
+			return asProblem(err, "Looking whether the object is gone") // it is there, and the cache follows
+		}
+		head.SetUID(uid)
+	}
+	_, problem := r.writer.removeUnreachable(ctx, o)
+	return problem
+}
+
 // finalizersOfOthers are those that are not ours to take off; held tells whether
 // the one that we set is among the rest.
 func (r *reconciler[T, Seen]) finalizersOfOthers(o owner) (rest []string, held bool) {

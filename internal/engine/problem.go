@@ -84,6 +84,14 @@ func problemOf(err error, doing string) *Problem {
 		Message: fmt.Sprintf("%s: %s. It is being tried again.", doing, oneLine(err))}
 }
 
+// asProblem is problemOf for an error that may be nil.
+func asProblem(err error, doing string) *Problem {
+	if err == nil {
+		return nil
+	}
+	return problemOf(err, doing)
+}
+
 // namespaceGoes tells whether something cannot be made because its namespace is
 // being deleted.
 func namespaceGoes(p *Problem) bool {

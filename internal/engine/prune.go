@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 )
@@ -136,4 +138,26 @@ func (w *writer) addUnseen(ctx context.Context, o owner, have children) (unseen 
 		unseen++
 	}
 	return unseen, nil
+}
+
+// formerOwner is the UID of an object of this name that far children of ours name
+// as their owner; empty if there are none. It looks at all of them, which is rarely
+// needed.
+func (w *writer) formerOwner(ctx context.Context, o owner) (types.UID, error) {
+	var uid types.UID
+	for _, k := range w.kinds {
+		err := w.with(ctx, k, func(i toolscache.Indexer) error {
+			for _, item := range i.List() {
+				obj := item.(client.Object)
+				if obj.GetAnnotations()[AnnotationOwner] == o.ref() && obj.GetAnnotations()[AnnotationRetained] == "" && w.made(obj) {
+					uid = types.UID(obj.GetLabels()[LabelOwner])
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return "", err
+		}
+	}
+	return uid, nil
 }

@@ -65,6 +65,9 @@ func (r *reconciler[T, Seen]) reconcile(ctx context.Context, req reconcile.Reque
 	obj := newObject[T]()
 	err := r.sources.inputs.Get(ctx, req.NamespacedName, obj)
 	if apierrors.IsNotFound(err) {
+		if p := r.removeOrphans(ctx, req.NamespacedName); p != nil {
+			return reconcile.Result{}, p
+		}
 		r.forget(req.NamespacedName)
 		r.count("deleted")
 		return reconcile.Result{}, nil

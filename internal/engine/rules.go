@@ -54,6 +54,9 @@ func (g grants) controller(scheme *runtime.Scheme, c Controller) error {
 	if c.Finalizes() || len(c.Spec().OldFinalizers) > 0 || c.Spec().FarReaching || c.Spec().Annotates {
 		g.grant(own, "patch")
 	}
+	if c.Spec().FarReaching { // before an orphan is removed
+		g.grant(own, "get")
+	}
 	if c.Spec().Removes {
 		g.grant(own, "delete")
 	}
