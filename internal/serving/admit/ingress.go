@@ -15,6 +15,8 @@ func (s *service) checkIngress() {
 		return // has no Ingress
 	}
 	for _, r := range ingress.Refusals(s.isvc.Annotations, s.cfg) {
-		s.Refuse(field.Forbidden(annotations.Key(r.Annotation), "not on a service with an Ingress: "+r.Advice()))
+		err := field.Forbidden(annotations.Key(r.Annotation), r.Advice())
+		err.BadValue = s.isvc.Annotations[r.Annotation] // another one is another problem
+		s.Refuse(err)
 	}
 }

@@ -17,7 +17,7 @@ type Refusal struct{ Annotation, Why string }
 
 // Advice is what to do about it, for a person.
 func (r Refusal) Advice() string {
-	return fmt.Sprintf("%s. Remove it, or have it listed in ingress.allowedAnnotations of %s", r.Why, config.Name)
+	return fmt.Sprintf("%s; remove it, or have it listed in ingress.allowedAnnotations of %s", r.Why, config.Name)
 }
 
 // Refusals are the annotations of a service that would reach beyond it: a proxy that all namespaces share reads them
@@ -51,11 +51,11 @@ func reachesBeyond(key string) string {
 	}
 	switch {
 	case strings.Contains(name, "snippet"), ofProxy(prefix) && strings.HasPrefix(name, "config-"):
-		return "it writes configuration of its own into a proxy that other namespaces share"
+		return "it configures a proxy that other namespaces share"
 	case strings.HasPrefix(name, "server-alias"):
-		return "it takes requests to hosts that may be those of other services"
+		return "it takes hosts that may be those of others"
 	case ofProxy(prefix) && strings.HasPrefix(name, "auth-"):
-		return "it makes a proxy that other namespaces share call any address and read Secrets of other namespaces"
+		return "it lets a shared proxy call any address and read any Secret"
 	}
 	return ""
 }

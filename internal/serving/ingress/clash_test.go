@@ -42,6 +42,9 @@ func TestServicesThatClashFindEachOther(t *testing.T) {
 			clashes := 0
 			for range 4000 {
 				a, b := Service{Name: name(), Namespace: name(), Transformer: &Backend{}}, Service{Name: name(), Namespace: name()}
+				if random.Intn(2) == 0 {
+					b.Namespace = a.Namespace
+				}
 				values, ok := ClashQueries(a, cfg)
 				if ok == all {
 					t.Fatalf("asks for %v, %v", values, ok)
