@@ -161,8 +161,8 @@ func (r *release) put(ctx context.Context) error {
 		return err
 	}
 	if last := r.last(); last != nil && last.Info.Description != done {
-		// Names alone leave the former manager no field, and no object would pass kubectl's own check.
-		if err := r.applyAs(ctx, formerManager, names, "--validate=false"); err != nil {
+		// Names alone leave the former manager no field.
+		if err := r.applyAs(ctx, formerManager, names); err != nil {
 			return err
 		}
 	}
@@ -253,18 +253,19 @@ func (r *release) wait(ctx context.Context, timeout time.Duration) error {
 	return nil
 }
 
-// apply sends objects in their order. Whoever else has their fields loses them.
+// apply sends objects in their order. Whoever else has their fields loses them. A field that the API server does not know
+// is refused by server-side apply itself; kubectl's own check would have the server describe all of its kinds first.
 func (r *release) apply(ctx context.Context, objects ...any) error {
 	return r.applyAs(ctx, fieldManager, objects)
 }
 
-func (r *release) applyAs(ctx context.Context, manager string, objects []any, more ...string) error {
+func (r *release) applyAs(ctx context.Context, manager string, objects []any) error {
 	list, err := listOf(objects)
 	if err != nil {
 		return err
 	}
-	_, err = r.kubectl(ctx, list, append([]string{"apply", "--server-side", "--force-conflicts", "--field-manager", manager,
-		"--namespace", chart.DefaultNamespace, "-f", "-"}, more...)...)
+	_, err = r.kubectl(ctx, list, "apply", "--server-side", "--force-conflicts", "--validate=false", "--field-manager", manager,
+		"--namespace", chart.DefaultNamespace, "-f", "-")
 	return err
 }
 

@@ -133,8 +133,12 @@ func TestEnd(t *testing.T) {
 		t.Errorf("ready after the request to stop: %d", code)
 	}
 	resp, err := http.Get("http://" + api + "/")
-	if err != nil || !resp.Close {
-		t.Errorf("a request in the delay: %v, want an answer that asks to connect anew", err)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if !resp.Close {
+		t.Error("an answer in the delay does not ask to connect anew")
 	}
 	close(delay)
 	s.eventually(func() error {
@@ -203,8 +207,12 @@ func TestLimits(t *testing.T) {
 			}
 		})}}})
 	resp, err := http.Post("http://"+api, "text/plain", strings.NewReader("eleven bytes"))
-	if err != nil || resp.StatusCode != http.StatusRequestEntityTooLarge {
-		t.Errorf("a body that is too large: %v", err)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusRequestEntityTooLarge {
+		t.Errorf("a body that is too large: %s", resp.Status)
 	}
 	mu.Lock()
 	if read == nil {
@@ -216,8 +224,13 @@ func TestLimits(t *testing.T) {
 		t.Fatal(err)
 	}
 	req.Header.Set("X-Long", strings.Repeat("x", 16<<10))
-	if resp, err = http.DefaultClient.Do(req); err != nil || resp.StatusCode != http.StatusRequestHeaderFieldsTooLarge {
-		t.Errorf("a head that is too large: %v", err)
+	long, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer long.Body.Close()
+	if long.StatusCode != http.StatusRequestHeaderFieldsTooLarge {
+		t.Errorf("a head that is too large: %s", long.Status)
 	}
 	conn, err := net.Dial("tcp", api)
 	if err != nil {
@@ -244,8 +257,12 @@ func TestServesTLS(t *testing.T) {
 	start(t, Program{Servers: []Server{{Name: "api", Address: api, TLS: TLS(certificate.Get), Handler: http.NotFoundHandler()}}})
 	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}, ForceAttemptHTTP2: true}}
 	resp, err := client.Get("https://" + api)
-	if err != nil || resp.ProtoMajor != 1 {
-		t.Fatalf("%v; HTTP/2 is not offered unless asked for", err)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if resp.ProtoMajor != 1 {
+		t.Error("HTTP/2 is offered without being asked for")
 	}
 	if _, err := tls.Dial("tcp", api, &tls.Config{RootCAs: roots, MaxVersion: tls.VersionTLS11}); err == nil {
 		t.Error("TLS 1.1 is spoken")
@@ -296,6 +313,7 @@ func TestMetricsAreForThoseWhoMay(t *testing.T) {
 			t.Fatal(err)
 		}
 		text, _ := io.ReadAll(resp.Body)
+		resp.Body.Close()
 		if shown := strings.Contains(string(text), "modelplane_build_info"); resp.StatusCode != want || shown != (want == http.StatusOK) {
 			t.Errorf("%q: %d, shown: %v", token, resp.StatusCode, shown)
 		}
