@@ -169,7 +169,7 @@ func TestShippedValues(t *testing.T) {
 	}{{
 		name: "default", values: "{}", count: 15, download: "modelplane-pod:v" + appVersion(t), command: pod,
 		images: map[string]string{
-			"kserve-sklearnserver": "kserve/sklearnserver:v0.20.0", "kserve-tritonserver": "nvcr.io/nvidia/tritonserver:23.05-py3",
+			"kserve-sklearnserver": "kserve/sklearnserver:v0.20.0", "kserve-tritonserver": "nvcr.io/nvidia/tritonserver:25.02-py3",
 			"kserve-huggingfaceserver-multinode": "kserve/huggingfaceserver:v0.20.0-gpu", "kserve-openvino": "",
 			"modelplane-onnx": "modelplane-onnx:v" + appVersion(t),
 		},
@@ -177,7 +177,7 @@ func TestShippedValues(t *testing.T) {
 		name: "a registry", values: "{runtimes: {registry: registry.example/mirror/}}", count: 15, download: "modelplane-pod:v" + appVersion(t), command: pod,
 		images: map[string]string{
 			"kserve-sklearnserver": "registry.example/mirror/kserve/sklearnserver:v0.20.0",
-			"kserve-tritonserver":  "registry.example/mirror/nvidia/tritonserver:23.05-py3",
+			"kserve-tritonserver":  "registry.example/mirror/nvidia/tritonserver:25.02-py3",
 		},
 	}, {
 		name: "single ones", count: 15, download: "own:1",
@@ -186,7 +186,7 @@ func TestShippedValues(t *testing.T) {
 			kserve-huggingfaceserver-multinode: {image: {tag: "2"}}}},
 			serving: {config: {storageInitializer: {image: "own:1"}}}}`,
 		images: map[string]string{
-			"kserve-openvino": "r.example/openvino/model_server:2025.2", "kserve-vllmserver": "", "kserve-xgbserver": "r.example/kserve/xgbserver:2",
+			"kserve-openvino": "r.example/openvino/model_server:2026.1", "kserve-vllmserver": "", "kserve-xgbserver": "r.example/kserve/xgbserver:2",
 			"kserve-lgbserver": "own.example:5000/lgb:v0.20.0", "kserve-pmmlserver": "r.example/kserve/pmmlserver@" + digest,
 			"kserve-huggingfaceserver-multinode": "r.example/kserve/huggingfaceserver:2",
 		},
@@ -286,6 +286,7 @@ func TestShippedRuntimesUnderRestrictedLevel(t *testing.T) {
 		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(item.Object, &rt); err != nil {
 			t.Fatal(err)
 		}
+		rt.Spec.Disabled = nil // one that somebody enables must pass as well
 		tryPods(t, cluster, namespace, rt)
 	}
 }

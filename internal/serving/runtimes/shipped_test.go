@@ -86,9 +86,8 @@ func TestShippedRuntimes(t *testing.T) {
 		{format: "onnx", protocol: "grpc-v2", want: "modelplane-onnx"},
 		{format: "tensorrt/8", protocol: "grpc-v2", want: "kserve-tritonserver"},
 		{format: "triton/2", protocol: "v2", want: "kserve-tritonserver"},
-		{format: "pytorch", want: "kserve-torchserve"},
-		{format: "pytorch", protocol: "v2", want: "kserve-torchserve"},
-		{format: "pytorch/1", protocol: "grpc-v2", want: "kserve-torchserve"},
+		{format: "pytorch"}, // TorchServe is archived, and disabled here
+		{format: "pytorch/1", protocol: "grpc-v2"},
 		{format: "pmml/3", want: "kserve-pmmlserver"},
 		{format: "pmml", protocol: "v2", want: "kserve-pmmlserver"},
 		{format: "paddle/2", want: "kserve-paddleserver"},
@@ -126,6 +125,7 @@ func TestShippedRuntimes(t *testing.T) {
 // runtime, and looks for what all of them must have.
 func TestShippedRuntimesMerge(t *testing.T) {
 	for _, rt := range shipped(t).Cluster {
+		rt.Spec.Disabled = nil // one that somebody enables must work as well
 		for _, f := range rt.Spec.SupportedModelFormats {
 			isvc := &v1beta1.InferenceService{}
 			isvc.Name, isvc.Namespace = "iris", "team"

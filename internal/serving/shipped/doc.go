@@ -6,8 +6,9 @@
 // listed in one ConfigMap, and what is taken out of it is removed again.
 //
 // It leaves alone what somebody else made under the same name, and does not undo
-// what people change in the objects until the release brings another version. It
-// must not know what a runtime is.
+// what people change in the objects. An object that carries Asked stays as it is
+// until somebody asks for another: a release with newer images must not restart
+// the servers of a whole cluster. The package must not know what a runtime is.
 package shipped
 
 import (
@@ -35,6 +36,9 @@ const (
 	Label = "modelplane.dev/shipped"
 	// digestKey is the annotation that tells which version was brought.
 	digestKey = "modelplane.dev/shipped-digest"
+	// Asked is the annotation that tells what the installation was asked for, as
+	// opposed to what the release happens to bring.
+	Asked = "modelplane.dev/shipped-asked"
 )
 
 // kinds that may be brought. The ConfigMap is not a way to make anything else.

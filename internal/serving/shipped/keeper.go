@@ -194,6 +194,11 @@ func (k *Keeper) put(ctx context.Context, o *unstructured.Unstructured, live *me
 		return nil
 	case live.Annotations[digestKey] == o.GetAnnotations()[digestKey]:
 		return nil
+	case o.GetAnnotations()[Asked] != "" && live.Annotations[Asked] == "":
+		return k.note(ctx, o)
+	case o.GetAnnotations()[Asked] != "" && live.Annotations[Asked] == o.GetAnnotations()[Asked]:
+		logger.V(1).Info("Left as it is what the release brings in another version, since nobody asked for that")
+		return nil
 	}
 	next := o.DeepCopy()
 	next.SetResourceVersion(live.ResourceVersion)
@@ -204,6 +209,24 @@ func (k *Keeper) put(ctx context.Context, o *unstructured.Unstructured, live *me
 		return fmt.Errorf("update %s: %w", idOf(o), err)
 	}
 	logger.Info("Updated what comes with the release")
+	return nil
+}
+
+// note writes into an object of a release that did not do so yet what was asked
+// for, and changes nothing else.
+func (k *Keeper) note(ctx context.Context, o *unstructured.Unstructured) error {
+	list := &unstructured.UnstructuredList{}
+	list.SetGroupVersionKind(o.GroupVersionKind().GroupVersion().WithKind(o.GetKind() + "List"))
+	if err := k.client.List(ctx, list, client.MatchingFields{"metadata.name": o.GetName()}); err != nil {
+		return fmt.Errorf("read %s: %w", idOf(o), err)
+	}
+	for i := range list.Items {
+		live := &list.Items[i]
+		live.SetAnnotations(with(live.GetAnnotations(), Asked, o.GetAnnotations()[Asked]))
+		if err := k.client.Update(ctx, live, fieldOwner); err != nil {
+			return fmt.Errorf("update %s: %w", idOf(o), err)
+		}
+	}
 	return nil
 }
 

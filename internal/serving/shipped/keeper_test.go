@@ -256,6 +256,40 @@ func TestKeeper(t *testing.T) {
 	stop()
 }
 
+// asking is a runtime of a release, for which the installation was asked for something.
+func asking(name, image, asked string) string {
+	return strings.Replace(runtimeOf(name, image), "labels:", fmt.Sprintf("annotations: {%s: %q}, labels:", Asked, asked), 1)
+}
+
+// TestUpgradeRollsNothing: a release that brings another version of a runtime leaves the one that is there alone, with what
+// people changed in it, until somebody asks for something else.
+func TestUpgradeRollsNothing(t *testing.T) {
+	b := start(t)
+	run(t, b.account, b.namespace)
+	b.list(t, map[string]string{"a.yaml": runtimeOf("a", "old:1"), "b.yaml": asking("b", "ours:1", "x")})
+	old := b.image(t, "a", "old:1") // by a release that did not note what was asked for
+	b.setImage(t, b.image(t, "b", "ours:1"), "edited:1")
+
+	b.list(t, map[string]string{"a.yaml": asking("a", "ours:2", "x"), "b.yaml": asking("b", "ours:2", "x"), "c.yaml": asking("c", "ours:2", "x")})
+	b.image(t, "c", "ours:2")
+	testkit.Eventually(t, patience, "what was asked for to be noted", func() error {
+		if got := b.image(t, "a", "old:1"); got.GetAnnotations()[Asked] != "x" || got.GetGeneration() != old.GetGeneration() {
+			return fmt.Errorf("annotations %v, generation %d", got.GetAnnotations(), got.GetGeneration())
+		}
+		return nil
+	})
+	testkit.Quiet(t, time.Second, "the runtimes to stay", func() error {
+		b.image(t, "a", "old:1")
+		b.image(t, "b", "edited:1")
+		return nil
+	})
+
+	b.list(t, map[string]string{"a.yaml": asking("a", "ours:3", "y"), "b.yaml": asking("b", "ours:3", "y"), "c.yaml": asking("c", "ours:3", "x")})
+	b.image(t, "a", "ours:3")
+	b.image(t, "b", "ours:3")
+	b.image(t, "c", "ours:2")
+}
+
 // TestKeeperTriesAgain begins while the API server refuses.
 func TestKeeperTriesAgain(t *testing.T) {
 	b := start(t)
