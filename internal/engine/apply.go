@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -15,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 )
@@ -31,6 +33,10 @@ type writer struct {
 	second     bool // another controller looks after the same kind
 	kinds      []childKind
 	sharing    *sharing
+	blockers   *blockers
+	rivals     *rivals
+	waker      *waker
+	clock      clock.PassiveClock
 	// oldManagers and unwritten as in Spec.
 	oldManagers []string
 	unwritten   map[string]string
@@ -44,6 +50,18 @@ type outcome struct {
 	// unseen is set while the cache lacks a write of ours, so that what was
 	// observed is of the time before it. The cache's event follows.
 	unseen bool
+	// blockers are the objects in the way of children, as they were seen.
+	blockers map[childKey]string
+	// again is when to look once more at the latest, zero if the watches tell.
+	again time.Duration
+}
+
+// block notes what is in the way of a child, so that its end wakes the owner.
+func (out *outcome) block(key childKey, state string) {
+	if out.blockers == nil {
+		out.blockers = map[childKey]string{}
+	}
+	out.blockers[key] = state
 }
 
 func (out *outcome) fail(p *Problem) { out.problems = append(out.problems, p) }
@@ -56,6 +74,7 @@ type children map[childKey]client.Object
 // old child may be what still serves.
 func (w *writer) apply(ctx context.Context, o owner, intents []*intent) outcome {
 	out := outcome{}
+	w.noteReached(intents)
 	have, err := w.childrenOf(ctx, o.GetUID())
 	if err != nil {
 		out.fail(problemOf(err, "Reading the children"))
@@ -78,7 +97,9 @@ func (w *writer) apply(ctx context.Context, o owner, intents []*intent) outcome 
 			continue
 		}
 		w.applyOne(ctx, o, in, have[in.key], &out)
-		out.unseen = out.unseen || w.unseen(in, have[in.key])
+		if w.unseen(in, have[in.key]) {
+			out.unseen, out.again = true, soonest(out.again, unseenPause)
+		}
 	}
 	if len(out.problems) == 0 {
 		w.prune(ctx, o, have, intents, &out)
@@ -92,6 +113,13 @@ func (w *writer) applyOne(ctx context.Context, o owner, in *intent, live client.
 			in.key, in.key.gvk.GroupVersion()))
 		return
 	}
+	if w.unfinished(in, live) {
+		if err := w.inherit(ctx, in, nil); err != nil {
+			out.fail(problemOf(err, "Taking over "+in.key.String()))
+		}
+		return
+	}
+	w.lookForLost(ctx, in, live)
 	verdict := w.judge(o, in, live)
 	if verdict != intact && in.Shared { // whoever comes second finds it done
 		defer w.sharing.alone()()
@@ -99,40 +127,58 @@ func (w *writer) applyOne(ctx context.Context, o owner, in *intent, live client.
 	}
 	if verdict == intact {
 		w.metrics.count(in.key.gvk, "skip")
+		w.rivals.calm(o.GetUID(), in.key)
 		return
 	}
-	if verdict == inherited {
-		if err := w.inherit(ctx, in, nil); err != nil {
-			out.fail(problemOf(err, "Taking over "+in.key.String()))
-		}
+	if verdict != changed && w.rivals.held(o.GetUID(), in.key) {
+		w.metrics.count(in.key.gvk, "hold")
 		return
 	}
 	if live != nil && live.GetDeletionTimestamp() != nil {
-		out.fail(WaitFor("ChildTerminating", "%s is being deleted and will be made again when it is gone. If it stays, look at its finalizers.", in.key))
+		out.fail(terminating(in.key))
 		return
 	}
 	if maker := makerOf(live, w.fieldOwner); maker != "" && maker != w.fieldOwner && !in.Shared {
 		out.fail(madeByAnother(in.key, maker))
 		return
 	}
-	if p := w.mayTake(ctx, o, in, live); p != nil {
-		out.fail(p)
-		return
-	}
-	err := w.send(ctx, in, live)
-	if verdict == edited && apierrors.IsInvalid(err) && live != nil {
-		err = w.reclaim(ctx, in, live, err)
-	}
+	done, err := w.write(ctx, o, in, written{verdict: verdict, live: live}, out)
 	if err != nil {
 		w.ledger.tried(in.holder, in.key)
 		p := w.explain(ctx, o, in, err)
+		if withoutNamespace(err) && in.key.Namespace != o.GetNamespace() { // else the owner goes with it
+			out.block(childKey{gvk: namespaceKind, NamespacedName: metav1Key(in.key.Namespace)}, "")
+		}
 		p.Reason = cmp.Or(w.unwritten[in.key.gvk.Kind], w.unwritten[""], p.Reason)
 		out.fail(p)
 		return
 	}
 	out.wrote++
 	w.sharing.say(o, in)
-	w.tell(ctx, in, live, verdict, out)
+	w.tell(ctx, o, in, done, out)
+}
+
+// written is a child that is to be written, or was, and why.
+type written struct {
+	verdict verdict
+	live    client.Object // as it was before, nil if it was not there
+}
+
+// write makes the child, or changes the one that is there.
+func (w *writer) write(ctx context.Context, o owner, in *intent, why written, out *outcome) (written, error) {
+	if !w.exists(in, why.live) {
+		return w.make(ctx, o, in, why, out)
+	}
+	if why.live != nil && in.Shared {
+		if p := w.mayTake(o, in, why.live); p != nil {
+			return why, p
+		}
+	}
+	err := w.send(ctx, in, why.live)
+	if why.verdict == edited && apierrors.IsInvalid(err) && why.live != nil {
+		err = w.reclaim(ctx, in, why.live, err)
+	}
+	return why, err
 }
 
 // unseen tells whether the cache, which has this of a child, lacks our last
@@ -154,8 +200,6 @@ const (
 	deleted verdict = "deleted" // somebody deleted it
 	changed verdict = "changed" // the intent is new
 	edited  verdict = "edited"  // somebody took a field of ours
-	// inherited is intact, but with fields of an earlier controller.
-	inherited verdict = "inherited"
 )
 
 // check compares without a call. live is what the cache has, which may lag
@@ -167,8 +211,11 @@ func (w *writer) check(in *intent, live client.Object) verdict {
 		return deleted
 	case live == nil && known && last.deleted:
 		return absent
+	case live == nil && known && in.passed(last.version):
+		w.ledger.put(in.holder, in.key, entry{gone: true}) // no event told, because of a relist
+		return deleted
 	case live == nil && known && last.digest == in.digest:
-		return intact // written, not yet in the cache; a deletion would have been noted
+		return intact // written, not yet in the cache
 	case live == nil:
 		return absent
 	case known && !last.deleted && older(live.GetResourceVersion(), last.version):
@@ -185,43 +232,10 @@ func (w *writer) check(in *intent, live client.Object) verdict {
 	fields := ownedFields(live.GetManagedFields(), w.fieldOwner) // the owner's UID is left out of them
 	hash := w.ledger.hash(fields)
 	if known && last.uid == live.GetUID() && last.digest == in.digest && last.fields == hash || covers(withHolder(fields, string(in.holder)), in.body.Object) {
-		if w.leftBy(live.GetManagedFields()) {
-			return inherited
-		}
 		w.ledger.put(in.holder, in.key, entry{uid: live.GetUID(), digest: in.digest, version: live.GetResourceVersion(), fields: hash})
 		return intact
 	}
 	return edited
-}
-
-// mayTake refuses what belongs to somebody else. For a child with an owner
-// reference the API server itself refuses a second controller, so that only
-// the others need a look.
-func (w *writer) mayTake(ctx context.Context, o owner, in *intent, live client.Object) *Problem {
-	if live != nil && !in.Shared || in.reachable {
-		return nil
-	}
-	head := live
-	if live == nil {
-		meta := &metav1.PartialObjectMetadata{}
-		meta.SetGroupVersionKind(in.key.gvk)
-		err := w.live.Get(ctx, in.key.NamespacedName, meta)
-		if apierrors.IsNotFound(err) {
-			return nil
-		}
-		if err != nil {
-			return problemOf(err, "Looking for "+in.key.String())
-		}
-		head = meta
-	}
-	if ref := metav1.GetControllerOfNoCopy(head); ref != nil && ref.UID != o.GetUID() {
-		return ownedByAnother(in.key, ref)
-	}
-	uid, named := head.GetLabels()[LabelOwner], head.GetAnnotations()[AnnotationOwner]
-	if uid != "" && uid != string(o.GetUID()) && uid != string(in.holder) && named != o.ref() {
-		return MustChange("OwnedByAnother", "%s already belongs to %s. Rename one of the two, or remove the other.", in.key, first(named, "somebody else"))
-	}
-	return nil
 }
 
 // madeByAnother is a mistake of two of our plans, of which neither may win.
@@ -230,13 +244,10 @@ func madeByAnother(key childKey, maker string) *Problem {
 		Message: fmt.Sprintf("%s is already made by the controller %s. Please report this.", key, strings.TrimPrefix(maker, fieldOwnerPrefix))}
 }
 
-func ownedByAnother(key childKey, ref *metav1.OwnerReference) *Problem {
-	return MustChange("OwnedByAnother", "%s already exists and is controlled by %s %s. Rename one of the two, or remove the other.",
-		key, ref.Kind, ref.Name)
-}
-
+// send writes a child that exists.
 func (w *writer) send(ctx context.Context, in *intent, live client.Object) error {
 	body := in.body.DeepCopy()
+	body.SetUID(w.known(in, live))
 	var err error
 	if len(in.initial) > 0 {
 		body, err = w.sendInitial(ctx, in, live)
@@ -244,25 +255,32 @@ func (w *writer) send(ctx context.Context, in *intent, live client.Object) error
 		err = w.put(ctx, body, client.ForceOwnership)
 	}
 	if in.Replace && immutable(err) {
-		err = w.replace(ctx, in, live)
+		return w.replace(ctx, in, live) // the deletion's watch event makes it anew
 	}
-	if err != nil {
-		return err
+	if apierrors.IsNotFound(err) || anotherObject(err) { // deleted just now, and perhaps made by somebody else
+		w.ledger.forget(in.holder, in.key)
+		return apierrors.NewConflict(schema.GroupResource{Group: in.key.gvk.Group, Resource: in.key.gvk.Kind}, in.key.Name, err)
 	}
-	if body.GetUID() == "" {
-		return nil // replaced: the deletion's watch event makes it anew
+	if err == nil {
+		w.wrote(in, body)
 	}
-	w.wrote(in, body)
-	if w.leftBy(body.GetManagedFields()) {
-		return w.inherit(ctx, in, body)
+	return err
+}
+
+// known is the UID of the child that is to be changed: not of one that somebody
+// else made under its name meanwhile.
+func (w *writer) known(in *intent, live client.Object) types.UID {
+	last, known := w.ledger.get(in.holder, in.key)
+	if live == nil || known && !last.deleted && !last.gone && older(live.GetResourceVersion(), last.version) {
+		return last.uid
 	}
-	return nil
+	return live.GetUID()
 }
 
 // wrote notes what the API server answered to a write.
 func (w *writer) wrote(in *intent, answer client.Object) {
 	w.ledger.put(in.holder, in.key, entry{
-		uid: answer.GetUID(), digest: in.digest, version: answer.GetResourceVersion(),
+		uid: answer.GetUID(), digest: in.digest, version: answer.GetResourceVersion(), at: w.clock.Now().Unix(),
 		fields: w.ledger.hash(withoutHolder(ownedFields(answer.GetManagedFields(), w.fieldOwner), string(in.holder))),
 	})
 }
@@ -294,47 +312,78 @@ func (w *writer) explain(ctx context.Context, o owner, in *intent, err error) *P
 	if !controlledByAnother(err) {
 		return problemOf(err, "Writing "+in.key.String())
 	}
-	head := &metav1.PartialObjectMetadata{}
-	head.SetGroupVersionKind(in.key.gvk)
-	if getErr := w.live.Get(ctx, in.key.NamespacedName, head); getErr != nil {
+	head, getErr := w.look(ctx, in.key)
+	if getErr != nil {
 		return problemOf(getErr, "Looking for the owner of "+in.key.String())
 	}
-	ref := metav1.GetControllerOf(head)
-	if ref == nil {
-		return problemOf(err, "Writing "+in.key.String())
+	if p := w.mayTake(o, in, head); p != nil {
+		return p
 	}
-	if ref.Kind == o.gvk.Kind && ref.Name == o.GetName() && ref.UID != o.GetUID() {
-		return &Problem{Family: Failed, Reason: "PreviousOwnerGone", visible: true, cause: err,
-			Message: fmt.Sprintf("%s belongs to a %s of the same name that was deleted. Waiting for the garbage collector to remove it.", in.key, ref.Kind)}
-	}
-	return ownedByAnother(in.key, ref)
+	return problemOf(err, "Writing "+in.key.String())
+}
+
+// look reads the metadata of an object that may be somebody else's.
+func (w *writer) look(ctx context.Context, key childKey) (*metav1.PartialObjectMetadata, error) {
+	head := &metav1.PartialObjectMetadata{}
+	head.SetGroupVersionKind(key.gvk)
+	return head, w.live.Get(ctx, key.NamespacedName, head)
 }
 
 // tell counts a write, logs it, and says in an event what a person would want
-// to know: that somebody else had changed or deleted the child.
-func (w *writer) tell(ctx context.Context, in *intent, live client.Object, v verdict, out *outcome) {
+// to know: that somebody else had changed or deleted the child, or keeps doing so.
+func (w *writer) tell(ctx context.Context, o owner, in *intent, done written, out *outcome) {
 	w.metrics.count(in.key.gvk, "apply")
-	log.FromContext(ctx).V(1).Info("Applied a child", "child", in.key.String(), "because", string(v))
-	switch v {
+	log.FromContext(ctx).V(1).Info("Applied a child", "child", in.key.String(), "because", string(done.verdict))
+	switch done.verdict {
 	case edited:
-		w.metrics.count(in.key.gvk, "repair")
-		out.events = append(out.events, Event{Reason: "ChildRepaired",
-			Message: fmt.Sprintf("%s was edited%s and has been set back.", in.key, editedBy(live))})
+		w.repaired(o, in.key, lastEditor(done.live), taken, w.takenFields(in, done.live), out, Event{Reason: "ChildRepaired",
+			Message: fmt.Sprintf("%s was edited%s and has been set back.", in.key, by(lastEditor(done.live)))})
 	case deleted:
-		w.metrics.count(in.key.gvk, "repair")
-		out.events = append(out.events, Event{Reason: "ChildRecreated",
+		w.repaired(o, in.key, "", removed, nil, out, Event{Reason: "ChildRecreated",
 			Message: fmt.Sprintf("%s was deleted and has been made again.", in.key)})
+	default:
+		w.rivals.forget(o.GetUID(), in.key)
 	}
 }
 
-// editedBy names the last one who wrote to a child besides us.
-func editedBy(live client.Object) string {
+// repaired counts a repair and tells of it, or of the rival who makes it vain.
+func (w *writer) repaired(o owner, key childKey, rival, way string, fields []string, out *outcome, e Event) {
+	w.metrics.count(key.gvk, "repair")
+	on, begun := w.rivals.repaired(o.GetUID(), key, rival, way, fields)
+	if on {
+		countContested(w.metrics.kind, key.gvk.Kind, rival)
+	}
+	switch {
+	case begun:
+		out.events = append(out.events, Event{Warning: true, Reason: Contested, Message: w.rivals.problem(o.gvk.Kind, o.GetUID()).Message})
+	case !on:
+		out.events = append(out.events, e)
+	}
+}
+
+// takenFields names what somebody took from us.
+func (w *writer) takenFields(in *intent, live client.Object) []string {
+	holder := string(in.holder)
+	fields := uncovered(withHolder(ownedFields(live.GetManagedFields(), w.fieldOwner), holder), in.body.Object, mostFields)
+	if len(fields) == 0 { // another one of us has the same name
+		return []string{"metadata.labels." + LabelIntent}
+	}
+	return fields
+}
+
+// lastEditor names the last one who wrote to a child besides us, empty if that is
+// not known.
+func lastEditor(live client.Object) string {
 	name, when := "", metav1.Time{}
 	for _, m := range live.GetManagedFields() {
 		if !strings.HasPrefix(m.Manager, fieldOwnerPrefix) && m.Subresource == "" && m.Time != nil && !m.Time.Before(&when) {
 			name, when = m.Manager, *m.Time
 		}
 	}
+	return name
+}
+
+func by(name string) string {
 	if name == "" {
 		return ""
 	}
@@ -370,17 +419,25 @@ func (w *writer) childrenOf(ctx context.Context, uid types.UID) (children, error
 
 // child finds one child in the cache, whoever's it is; nil if there is none.
 func (w *writer) child(ctx context.Context, key childKey) (client.Object, error) {
-	at := slices.IndexFunc(w.kinds, func(k childKind) bool { return k.gvk == key.gvk })
-	if at < 0 {
+	kind, ok := w.kindOf(key)
+	if !ok {
 		return nil, nil
 	}
 	var found any
-	err := w.with(ctx, w.kinds[at], func(i toolscache.Indexer) (err error) {
+	err := w.with(ctx, kind, func(i toolscache.Indexer) (err error) {
 		found, _, err = i.GetByKey(toolscache.NewObjectName(key.Namespace, key.Name).String())
 		return err
 	})
 	obj, _ := found.(client.Object)
 	return obj, err
+}
+
+func (w *writer) kindOf(key childKey) (childKind, bool) {
+	at := slices.IndexFunc(w.kinds, func(k childKind) bool { return k.gvk == key.gvk })
+	if at < 0 {
+		return childKind{}, false
+	}
+	return w.kinds[at], true
 }
 
 // with reads from the cache of a kind, unless its API is absent.

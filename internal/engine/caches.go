@@ -148,3 +148,15 @@ func (c *caches) indexer(ctx context.Context, gvk schema.GroupVersionKind, form 
 	}
 	return informer.GetIndexer(), nil
 }
+
+// reached is the version up to which the children of a kind are known, empty if
+// that is not known.
+func (c *caches) reached(form any) string {
+	c.mu.RLock()
+	informer := c.children[form]
+	c.mu.RUnlock()
+	if informer == nil || !informer.HasSynced() {
+		return ""
+	}
+	return informer.GetStore().LastStoreSyncResourceVersion()
+}

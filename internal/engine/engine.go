@@ -4,10 +4,12 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"reflect"
 
 	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/metadata"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -20,13 +22,15 @@ type Engine struct {
 	caches   *caches
 	apis     *apis
 	contents *contents
+	blockers *blockers
 	clock    clock.PassiveClock
 	claims   claims
+	pace     Pace
 }
 
 // New prepares a manager for controllers. The manager's cache should be made
 // with CacheOptions.
-func New(mgr manager.Manager) (*Engine, error) {
+func New(mgr manager.Manager, options ...Option) (*Engine, error) {
 	c, err := newCaches(mgr)
 	if err != nil {
 		return nil, err
@@ -35,8 +39,16 @@ func New(mgr manager.Manager) (*Engine, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make a discovery client: %w", err)
 	}
-	e := &Engine{mgr: mgr, caches: c, apis: newAPIs(d, mgr.GetCache()), contents: newContents(), clock: clock.RealClock{}, claims: claims{}}
-	return e, mgr.Add(e.apis)
+	heads, err := metadata.NewForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
+	if err != nil {
+		return nil, fmt.Errorf("make a metadata client: %w", err)
+	}
+	e := &Engine{mgr: mgr, caches: c, apis: newAPIs(d, mgr.GetCache()), contents: newContents(),
+		blockers: newBlockers(heads, mgr.GetRESTMapper()), clock: clock.RealClock{}, claims: claims{}, pace: steady}
+	for _, set := range options {
+		set(e)
+	}
+	return e, errors.Join(mgr.Add(e.apis), mgr.Add(e.blockers))
 }
 
 // Controller is one kind, ready to be added to an Engine. Make it with For.

@@ -12,10 +12,8 @@ import (
 	"github.com/go-logr/logr"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -190,42 +188,6 @@ func TestPrune(t *testing.T) {
 	testkit.Eventually(t, 30*time.Second, "the Secret", func() error {
 		return b.C.Get(t.Context(), client.ObjectKeyFromObject(secret), secret)
 	})
-}
-
-func TestAdoption(t *testing.T) {
-	b := enginetest.New(t)
-	free, taken := enginetest.ConfigMap(b.NS, "free"), enginetest.ConfigMap(b.NS, "taken")
-	free.Data = map[string]string{"message": "old", "other": "stays"}
-	boss := enginetest.ConfigMap(b.NS, "boss")
-	b.Create(t, free, boss)
-	taken.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "boss", UID: boss.UID, Controller: ptr.To(true)}}
-	b.Create(t, taken)
-	enginetest.Manage(t, b.Manager)
-
-	b.Create(t, b.Sample("free", sample.SampleSpec{Message: "new"}))
-	b.WaitReady(t, "free")
-	if err := b.C.Get(t.Context(), client.ObjectKeyFromObject(free), free); err != nil {
-		t.Fatal(err)
-	}
-	if free.Data["message"] != "new" || free.Data["other"] != "stays" || metav1.GetControllerOf(free) == nil {
-		t.Errorf("not taken over properly: %+v", free)
-	}
-
-	b.Create(t, b.Sample("taken", sample.SampleSpec{}))
-	c := b.WaitReason(t, "taken", "Ready", "OwnedByAnother")
-	if c.Status != metav1.ConditionFalse || !strings.Contains(c.Message, "ConfigMap boss") {
-		t.Errorf("the condition must name the owner: %+v", c)
-	}
-	// Later stages are not begun, and freeing the name is enough.
-	if err := b.C.Get(t.Context(), client.ObjectKey{Namespace: b.NS, Name: "taken"}, enginetest.Deployment(b.NS, "taken")); !apierrors.IsNotFound(err) {
-		t.Errorf("the Deployment of a later stage must not exist: %v", err)
-	}
-	if err := b.C.Delete(t.Context(), taken); err != nil {
-		t.Fatal(err)
-	}
-	s := b.Sample("taken", sample.SampleSpec{})
-	b.Change(t, s, func() { s.Spec.Replicas = 1 })
-	b.WaitReady(t, "taken")
 }
 
 func TestWaitingIsWoken(t *testing.T) {

@@ -25,10 +25,17 @@ func ownedFields(managed []metav1.ManagedFieldsEntry, fieldOwner string) []byte 
 // intent. It reads the wire form (f: fields, k: list items by key, v: set
 // items) against the intent and so needs no schema.
 func covers(raw []byte, intent map[string]any) bool {
-	var tree map[string]any
-	if len(raw) == 0 || json.Unmarshal(raw, &tree) != nil {
-		return false
+	return len(uncovered(raw, intent, 1)) == 0
+}
+
+// uncovered names fields of an intent that a managed-fields entry does not own,
+// up to a number, in no order.
+func uncovered(raw []byte, intent map[string]any, most int) []string {
+	tree := map[string]any{}
+	if err := json.Unmarshal(raw, &tree); err != nil {
+		return []string{"all fields"} // there is no entry
 	}
+	g := &gaps{most: most}
 	for name, value := range intent {
 		switch name {
 		case "apiVersion", "kind":
@@ -36,12 +43,33 @@ func covers(raw []byte, intent map[string]any) bool {
 		case "metadata":
 			value = withoutIdentity(value)
 		}
-		node, ok := tree["f:"+name].(map[string]any)
-		if !ok || !coversValue(node, value) {
-			return false
-		}
+		g.field(tree, name, value, nil)
 	}
-	return true
+	return g.found
+}
+
+// gaps collects fields that are not owned.
+type gaps struct {
+	found []string
+	most  int
+}
+
+func (g *gaps) add(path []string) {
+	if len(g.found) < g.most {
+		g.found = append(g.found, strings.Join(path, "."))
+	}
+}
+
+func (g *gaps) field(node map[string]any, name string, value any, path []string) {
+	if len(g.found) == g.most {
+		return
+	}
+	path = append(path, name)
+	if child, owned := node["f:"+name].(map[string]any); owned {
+		g.value(child, value, path)
+		return
+	}
+	g.add(path)
 }
 
 // withoutIdentity drops the fields of metadata that the API server never
@@ -60,49 +88,42 @@ func withoutIdentity(metadata any) any {
 	return out
 }
 
-func coversValue(node map[string]any, value any) bool {
+func (g *gaps) value(node map[string]any, value any, path []string) {
 	if len(node) == 0 {
-		return true // a leaf: the value as a whole is owned
+		return // a leaf: the value as a whole is owned
 	}
 	switch value := value.(type) {
 	case map[string]any:
 		for k, v := range value {
-			child, ok := node["f:"+k].(map[string]any)
-			if !ok || !coversValue(child, v) {
-				return false
-			}
+			g.field(node, k, v, path)
 		}
-		return true
 	case []any:
 		for _, item := range value {
-			if !coversItem(node, item) {
-				return false
-			}
+			g.item(node, item, path)
 		}
-		return true
 	}
-	return true
 }
 
-// coversItem finds the entry of one list item. Keys that the API server
+// item finds the entry of one list item. Keys that the API server
 // defaulted (a port's protocol) are not in the intent and do not count.
-func coversItem(node map[string]any, item any) bool {
+func (g *gaps) item(node map[string]any, item any, path []string) {
 	for name, child := range node {
 		switch {
 		case strings.HasPrefix(name, "k:"):
 			m, isMap := item.(map[string]any)
 			sub, isNode := child.(map[string]any)
 			if isMap && isNode && keyMatches(name[2:], m) {
-				return coversValue(sub, item)
+				g.value(sub, item, path)
+				return
 			}
 		case strings.HasPrefix(name, "v:"):
 			var v any
 			if json.Unmarshal([]byte(name[2:]), &v) == nil && reflect.DeepEqual(v, normal(item)) {
-				return true
+				return
 			}
 		}
 	}
-	return false
+	g.add(path)
 }
 
 func keyMatches(rawKey string, item map[string]any) bool {

@@ -47,6 +47,7 @@ func (r *reconciler[T, Seen]) finish(ctx context.Context, o owner, obj T) (recon
 
 // letGo removes what the garbage collector cannot reach, and then our finalizers.
 func (r *reconciler[T, Seen]) letGo(ctx context.Context, o owner) *Problem {
+	r.writer.blockers.wait(r.writer.waiter(client.ObjectKeyFromObject(o)), nil)
 	rest, held := r.finalizersOfOthers(o)
 	if held {
 		if gone, problem := r.writer.removeUnreachable(ctx, o); problem != nil || !gone {

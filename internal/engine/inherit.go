@@ -4,8 +4,10 @@ package engine
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -45,7 +47,9 @@ func (w *writer) estate(live client.Object) (*metav1.PartialObjectMetadata, sets
 }
 
 // inherit makes the fields of earlier controllers ours, in one write that
-// changes who owns them and nothing else. They go with the next plan that
+// changes who owns them and nothing else. It follows the apply that made the child
+// ours and marked it: before it, the apply would remove what we do not plan, and
+// without the mark what other operators set later would be taken for an estate. They go with the next plan that
 // differs, and not before: taking over must not restart what runs. live is the
 // child with all its managed fields, nil to look at it first.
 func (w *writer) inherit(ctx context.Context, in *intent, live client.Object) error {
@@ -59,24 +63,24 @@ func (w *writer) inherit(ctx context.Context, in *intent, live client.Object) er
 }
 
 func (w *writer) fold(ctx context.Context, in *intent, live client.Object) error {
-	head := &metav1.PartialObjectMetadata{}
-	head.SetGroupVersionKind(in.key.gvk)
 	if live == nil {
-		if err := w.live.Get(ctx, in.key.NamespacedName, head); err != nil {
-			return err
+		head, err := w.look(ctx, in.key)
+		if err != nil {
+			return client.IgnoreNotFound(err)
 		}
 		live = head
 	}
+	if live.GetLabels()[LabelTakingOver] == "" {
+		return nil // done already, the cache is behind
+	}
+	patch, err := w.foldPatch(live)
+	if err != nil {
+		return err
+	}
+	head := &metav1.PartialObjectMetadata{}
+	head.SetGroupVersionKind(in.key.gvk)
 	head.SetNamespace(in.key.Namespace)
 	head.SetName(in.key.Name)
-	estate, names := w.estate(live)
-	patch, err := csaupgrade.UpgradeManagedFieldsPatch(estate, names, w.fieldOwner)
-	if err != nil {
-		return fmt.Errorf("read who owns the fields: %w", err)
-	}
-	if patch == nil {
-		return nil
-	}
 	err = w.client.Patch(ctx, head, client.RawPatch(types.JSONPatchType, patch), client.FieldOwner(w.fieldOwner))
 	if err != nil {
 		return err
@@ -87,4 +91,33 @@ func (w *writer) fold(ctx context.Context, in *intent, live client.Object) error
 		w.wrote(in, head)
 	}
 	return nil
+}
+
+// foldPatch changes who owns the fields, and takes off the mark of a take-over
+// that is not finished.
+func (w *writer) foldPatch(live client.Object) ([]byte, error) {
+	estate, names := w.estate(live)
+	raw, err := csaupgrade.UpgradeManagedFieldsPatch(estate, names, w.fieldOwner)
+	if err != nil {
+		return nil, fmt.Errorf("read who owns the fields: %w", err)
+	}
+	var patch []map[string]any
+	if raw != nil {
+		if err := json.Unmarshal(raw, &patch); err != nil {
+			return nil, err
+		}
+	}
+	return json.Marshal(append(patch, map[string]any{
+		"op": "remove", "path": "/metadata/labels/" + strings.ReplaceAll(LabelTakingOver, "/", "~1"),
+	}))
+}
+
+// unfinished tells whether a child is ours but the fields of its earlier controller
+// are not, because we were interrupted in between.
+func (w *writer) unfinished(in *intent, live client.Object) bool {
+	if live == nil || live.GetLabels()[LabelTakingOver] == "" {
+		return false
+	}
+	last, known := w.ledger.get(in.holder, in.key)
+	return !known || !older(live.GetResourceVersion(), last.version)
 }

@@ -57,25 +57,22 @@ func (w *writer) exists(in *intent, live client.Object) bool {
 		return true
 	}
 	last, known := w.ledger.get(in.holder, in.key)
-	return known && !last.deleted && !last.gone
+	return known && last.uid != "" && !last.deleted && !last.gone
 }
 
-// sendInitial writes a child with initial fields. One that is not there yet gets
-// them in a write that forces nothing: if somebody made the child before us, the
-// API server answers with a conflict, and only then it costs a look.
-func (w *writer) sendInitial(ctx context.Context, in *intent, live client.Object) (*unstructured.Unstructured, error) {
-	exists := w.exists(in, live)
-	if !exists {
-		body := in.body.DeepCopy()
-		for _, f := range in.initial {
-			if err := unstructured.SetNestedField(body.Object, f.value, f.path...); err != nil {
-				return body, err
-			}
-		}
-		if err := w.put(ctx, body); !apierrors.IsConflict(err) {
-			return body, err
+// complete is the body for a child that is not there yet.
+func (in *intent) complete() (*unstructured.Unstructured, error) {
+	body := in.body.DeepCopy()
+	for _, f := range in.initial {
+		if err := unstructured.SetNestedField(body.Object, f.value, f.path...); err != nil {
+			return nil, err
 		}
 	}
+	return body, nil
+}
+
+// sendInitial writes a child with initial fields that exists.
+func (w *writer) sendInitial(ctx context.Context, in *intent, live client.Object) (*unstructured.Unstructured, error) {
 	if body, err := w.seenBeside(in, live); err == nil && body != nil {
 		if err := w.put(ctx, body, client.ForceOwnership); !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
 			return body, err
@@ -86,10 +83,6 @@ func (w *writer) sendInitial(ctx context.Context, in *intent, live client.Object
 		if body, err = w.sendBeside(ctx, in); !apierrors.IsConflict(err) {
 			break
 		}
-	}
-	if apierrors.IsNotFound(err) && exists { // deleted just now
-		w.ledger.forget(in.holder, in.key)
-		return w.sendInitial(ctx, in, nil)
 	}
 	return body, err
 }
@@ -107,6 +100,7 @@ func (w *writer) seenBeside(in *intent, live client.Object) (*unstructured.Unstr
 		return nil, err
 	}
 	body, ours := in.body.DeepCopy(), ownedFields(live.GetManagedFields(), w.fieldOwner)
+	body.SetUID(live.GetUID())
 	for _, f := range in.initial {
 		if !ownsPath(ours, f.path) {
 			continue
@@ -143,6 +137,7 @@ func (w *writer) sendBeside(ctx context.Context, in *intent) (*unstructured.Unst
 // somebody else owns is left to them.
 func (in *intent) besides(live *unstructured.Unstructured, fieldOwner string) (*unstructured.Unstructured, error) {
 	body := in.body.DeepCopy()
+	body.SetUID(live.GetUID())
 	managed := live.GetManagedFields()
 	for _, f := range in.initial {
 		value, found, err := unstructured.NestedFieldCopy(live.Object, f.path...)

@@ -115,15 +115,16 @@ func TestInitialFields(t *testing.T) {
 // TestInitialFieldsOfAdopted: what somebody else made keeps its replicas.
 func TestInitialFieldsOfAdopted(t *testing.T) {
 	b := enginetest.New(t)
+	s := b.Sample("one", sample.SampleSpec{Message: "first", Replicas: 1})
+	b.Create(t, s)
 	p := sample.Kind{}.Plan(b.Sample("one", sample.SampleSpec{Replicas: 5}), sample.Seen{})
 	for _, c := range p.Children {
 		if d, ok := c.Object.(*appsv1.Deployment); ok {
+			d.OwnerReferences = controlledBy(s)
 			b.Create(t, d)
 		}
 	}
 	enginetest.Manage(t, b.Manager, scaledController())
-	s := b.Sample("one", sample.SampleSpec{Message: "first", Replicas: 1})
-	b.Create(t, s)
 	waitScaled(t, b, "one", "first", 5)
 	b.Change(t, s, func() { s.Spec.Message = "second" })
 	waitScaled(t, b, "one", "second", 5)

@@ -44,6 +44,9 @@ type intent struct {
 	// reachable says that an owner reference ties the child to its owner, so
 	// that the cluster's garbage collector cleans it up.
 	reachable bool
+	// reached is the version that the cache had reached before the child was
+	// looked for in it.
+	reached string
 }
 
 // owner is the object on whose behalf children exist.

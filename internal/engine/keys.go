@@ -15,6 +15,10 @@ const (
 	// LabelIntent holds the digest of what was last applied. It is no annotation,
 	// because a Deployment whose annotations change counts as a new generation.
 	LabelIntent = "modelplane.dev/intent"
+	// LabelTakingOver is on a child from the write that makes it ours until the
+	// fields of its earlier controller are ours too. Like LabelIntent it is no
+	// annotation.
+	LabelTakingOver = "modelplane.dev/taking-over"
 	// AnnotationRetained marks a child that outlives its owner.
 	AnnotationRetained = "modelplane.dev/retained"
 	// FinalizerPrefix, with the controller's name, is the finalizer of objects

@@ -89,6 +89,10 @@ type Child struct {
 	// Replace allows the child to be deleted and made anew when the API server
 	// refuses to change a field of it.
 	Replace bool
+	// Adopt takes over an object that has the child's name already and that
+	// nobody controls, as an earlier release or controller left it. Without it
+	// such a name is taken: the object is left alone, and the child waits.
+	Adopt bool
 	// Shared marks a child that several objects of the kind plan with the same
 	// content, such as a certificate bundle per namespace. It has no owner and is
 	// never pruned. Plans that disagree about it are a mistake: each has its say
@@ -139,8 +143,9 @@ type Spec struct {
 	// they are taken off when such an object is deleted.
 	OldFinalizers []string
 	// OldManagers are the field managers of controllers that made such children
-	// before us. What they set in a child becomes ours when we take it over, so
-	// that a plan that does not have it removes it.
+	// before us. What they set in a child becomes ours once, when we take the
+	// child over, so that a plan that does not have it removes it. What they
+	// set later is theirs: others go by the same name.
 	OldManagers []string
 	// Unwritten gives the reason for a child that cannot be written, by its kind,
 	// where users know one; "" stands for all other kinds. By default the reason

@@ -19,6 +19,7 @@ type entry struct {
 	digest  string
 	version string // resource version after our write, or when last found intact
 	fields  uint64 // hash of our managed-fields entry at that version
+	at      int64  // when we wrote or last looked for it, in seconds
 	deleted bool   // we deleted it
 	gone    bool   // somebody else deleted it
 }

@@ -22,8 +22,12 @@ var (
 	}, []string{"kind", "controller", "outcome"})
 	childActions = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "modelplane_children_total",
-		Help: "What was done about children: apply, skip, prune, repair, replace, inherit.",
+		Help: "What was done about children: apply, skip, prune, repair, replace, adopt, inherit.",
 	}, []string{"kind", "child", "action"})
+	contestedRepairs = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "modelplane_contested_repairs_total",
+		Help: "Repairs of what the same manager undoes again and again, by child (or Status) and manager.",
+	}, []string{"kind", "child", "manager"})
 	readyAfter = prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name:    "modelplane_ready_seconds",
 		Help:    "Time from a change of an object to its being ready.",
@@ -36,13 +40,19 @@ var (
 )
 
 func init() {
-	metrics.Registry.MustRegister(reconciles, childActions, readyAfter, conditionCounts)
+	metrics.Registry.MustRegister(reconciles, childActions, contestedRepairs, readyAfter, conditionCounts)
 }
 
 type childMetrics struct{ kind string }
 
 func (m *childMetrics) count(child schema.GroupVersionKind, action string) {
 	childActions.WithLabelValues(m.kind, child.Kind, action).Inc()
+}
+
+var rivalNames = managerNames{known: map[string]bool{}}
+
+func countContested(kind, child, manager string) {
+	contestedRepairs.WithLabelValues(kind, child, rivalNames.bounded(manager)).Inc()
 }
 
 // objectMetrics follows the conditions and the readiness of a kind's objects.

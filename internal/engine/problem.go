@@ -64,6 +64,9 @@ func problemOf(err error, doing string) *Problem {
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		return &Problem{Family: Waiting, Reason: "NamespaceTerminating",
 			Message: fmt.Sprintf("%s: the namespace is being deleted.", doing), cause: err, visible: true}
+	case withoutNamespace(err):
+		return &Problem{Family: Waiting, Reason: "NamespaceMissing",
+			Message: fmt.Sprintf("%s: the namespace does not exist. Create it.", doing), cause: err, visible: true}
 	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err), apierrors.IsRequestEntityTooLargeError(err):
 		return &Problem{Family: Invalid, Reason: "ChildRefused", cause: err, visible: true,
 			Message: fmt.Sprintf("%s: the API server refused it: %s. Correct the field that it names.", doing, oneLine(err))}
@@ -98,6 +101,16 @@ func namespaceGoes(p *Problem) bool {
 	return apierrors.HasStatusCause(p.cause, corev1.NamespaceTerminatingCause)
 }
 
+// withoutNamespace tells whether a write failed because its namespace is not there
+// or is being deleted.
+func withoutNamespace(err error) bool {
+	var status apierrors.APIStatus
+	if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+		return true
+	}
+	return apierrors.IsNotFound(err) && errors.As(err, &status) && status.Status().Details != nil && status.Status().Details.Kind == "namespaces"
+}
+
 // immutable tells whether the API server refused a change of a field that
 // cannot change in place.
 func immutable(err error) bool {
@@ -121,6 +134,17 @@ func controlledByAnother(err error) bool {
 	return anyCause(status.Status(), func(c metav1.StatusCause) bool {
 		return strings.HasPrefix(c.Field, "metadata.ownerReferences")
 	})
+}
+
+// anotherObject tells whether the API server refused a write because the object
+// of that name is not the one that was meant: its UID is another, or it is gone.
+func anotherObject(err error) bool {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) {
+		return false
+	}
+	return apierrors.IsConflict(err) && strings.Contains(err.Error(), "uid mismatch") ||
+		apierrors.IsInvalid(err) && anyCause(status.Status(), func(c metav1.StatusCause) bool { return c.Field == "metadata.uid" })
 }
 
 func anyCause(s metav1.Status, match func(metav1.StatusCause) bool) bool {

@@ -22,7 +22,7 @@ func (w *writer) prune(ctx context.Context, o owner, have children, intents []*i
 		wanted[in.key] = true
 	}
 	for key, obj := range have {
-		if !wanted[key] && obj.GetAnnotations()[AnnotationRetained] == "" && w.ours(o, obj) && w.made(obj) {
+		if !wanted[key] && obj.GetAnnotations()[AnnotationRetained] == "" && w.ours(o, obj) && w.made(obj) && !w.rivals.held(o.GetUID(), key) {
 			w.remove(ctx, o, key, obj, out)
 		}
 	}
@@ -80,6 +80,12 @@ func (w *writer) remove(ctx context.Context, o owner, key childKey, obj client.O
 	out.wrote++
 	w.ledger.put(o.GetUID(), key, entry{uid: uid, deleted: true})
 	w.metrics.count(key.gvk, "prune")
+	if on, begun := w.rivals.repaired(o.GetUID(), key, lastEditor(obj), restored, nil); on {
+		countContested(w.metrics.kind, key.gvk.Kind, lastEditor(obj))
+		if begun {
+			out.events = append(out.events, Event{Warning: true, Reason: Contested, Message: w.rivals.problem(o.gvk.Kind, o.GetUID()).Message})
+		}
+	}
 	log.FromContext(ctx).V(1).Info("Removed a child that is no longer wanted", "child", key.String())
 }
 

@@ -40,19 +40,26 @@ type reconciler[T client.Object, Seen any] struct {
 	report  *reporter
 	metrics *objectMetrics
 	clock   clock.PassiveClock
+	pace    Pace
 
-	mu       sync.Mutex
-	failures map[types.NamespacedName]int
-	uids     map[types.NamespacedName]types.UID
-	removed  map[types.UID]bool // deleted by us, still seen
+	mu        sync.Mutex
+	failures  map[types.NamespacedName]int
+	conflicts map[types.NamespacedName]int
+	uids      map[types.NamespacedName]types.UID
+	removed   map[types.UID]bool // deleted by us, still seen
 }
 
 // Reconcile is called by the queue. A conflict only says that the cache lags
-// behind: it is tried again shortly and is no failure.
+// behind: it is tried again shortly and is no failure. Whatever an event that got
+// lost would have told is found by a look at the caches now and then.
 func (r *reconciler[T, Seen]) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	result, err := r.reconcile(ctx, req)
-	if apierrors.IsConflict(err) {
-		return reconcile.Result{RequeueAfter: conflictPause}, nil
+	conflicts := r.row(r.conflicts, req.NamespacedName, apierrors.IsConflict(err))
+	if conflicts > 0 {
+		return reconcile.Result{RequeueAfter: min(conflictPause<<min(conflicts-1, 10), longestConflict)}, nil
+	}
+	if err == nil && r.has(req.NamespacedName) {
+		result.RequeueAfter = soonest(result.RequeueAfter, r.pace.next())
 	}
 	return result, err
 }
@@ -104,6 +111,7 @@ func (r *reconciler[T, Seen]) carryOut(ctx context.Context, o owner, obj T, plan
 	if obj.GetDeletionTimestamp() != nil && slices.ContainsFunc(out.problems, namespaceGoes) {
 		return reconcile.Result{}, r.settle(ctx, obj, Plan{}, r.letGo(ctx, o), nil) // it cannot be made any more
 	}
+	out.again = soonest(out.again, r.writer.blockers.wait(r.writer.waiter(client.ObjectKeyFromObject(obj)), out.blockers))
 	problem := plan.Problem
 	if len(out.problems) > 0 {
 		problem = summary(out.problems)
@@ -118,7 +126,9 @@ func (r *reconciler[T, Seen]) carryOut(ctx context.Context, o owner, obj T, plan
 			plan.Status, problem = nil, problemOf(err, "Taking off annotations that have done their work")
 		}
 	}
-	return reconcile.Result{RequeueAfter: plan.RequeueAfter}, r.settle(ctx, obj, plan, problem, out.events)
+	err := r.settle(ctx, obj, plan, problem, out.events)
+	out.again = soonest(out.again, r.writer.rivals.due(obj.GetUID()))
+	return reconcile.Result{RequeueAfter: soonest(plan.RequeueAfter, out.again)}, err
 }
 
 func (r *reconciler[T, Seen]) observe(ctx context.Context, obj T) (Seen, error) {
@@ -159,7 +169,7 @@ func (r *reconciler[T, Seen]) apply(ctx context.Context, o owner, planned []Chil
 func (r *reconciler[T, Seen]) settle(ctx context.Context, obj T, plan Plan, problem *Problem, said []Event) error {
 	key := client.ObjectKeyFromObject(obj)
 	retry := problem != nil && problem.Family == Failed
-	failures := r.failed(key, retry)
+	failures := r.row(r.failures, key, retry)
 	shown := problem
 	if retry && !problem.visible {
 		plan.Status = nil // it speaks of children that could not be written
@@ -218,16 +228,23 @@ func (r *reconciler[T, Seen]) count(outcome string) {
 	reconciles.WithLabelValues(r.gvk.Kind, r.spec.Name, outcome).Inc()
 }
 
-// failed counts failures in a row.
-func (r *reconciler[T, Seen]) failed(key types.NamespacedName, again bool) int {
+// row counts how often in a row something happened to an object.
+func (r *reconciler[T, Seen]) row(counts map[types.NamespacedName]int, key types.NamespacedName, again bool) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !again {
-		delete(r.failures, key)
+		delete(counts, key)
 		return 0
 	}
-	r.failures[key]++
-	return r.failures[key]
+	counts[key]++
+	return counts[key]
+}
+
+// has tells whether an object was there when it was last looked at.
+func (r *reconciler[T, Seen]) has(key types.NamespacedName) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.uids[key] != ""
 }
 
 func (r *reconciler[T, Seen]) remember(key types.NamespacedName, uid types.UID) {
@@ -240,6 +257,7 @@ func (r *reconciler[T, Seen]) remember(key types.NamespacedName, uid types.UID) 
 	r.mu.Unlock()
 	if before != "" && before != uid { // deleted and made again between two looks
 		r.writer.ledger.forgetOwner(before)
+		r.writer.rivals.forgetOwner(before)
 		r.report.forget(before)
 	}
 }
@@ -264,9 +282,12 @@ func (r *reconciler[T, Seen]) forget(key types.NamespacedName) {
 	delete(r.uids, key)
 	delete(r.removed, uid)
 	delete(r.failures, key)
+	delete(r.conflicts, key)
 	r.mu.Unlock()
 	r.writer.ledger.forgetOwner(uid)
+	r.writer.rivals.forgetOwner(uid)
 	r.writer.leave(key)
+	r.writer.blockers.wait(r.writer.waiter(key), nil)
 	r.report.forget(uid)
 	r.metrics.forget(key)
 	r.tracker.replace(key, nil)
@@ -301,7 +322,8 @@ func newObject[T client.Object]() T {
 // The shortest and longest pause before a failed reconcile
 // is tried again.
 const (
-	shortestPause = 20 * time.Millisecond
-	longestPause  = 2 * time.Minute
-	conflictPause = 100 * time.Millisecond
+	shortestPause   = 20 * time.Millisecond
+	longestPause    = 2 * time.Minute
+	conflictPause   = 100 * time.Millisecond
+	longestConflict = 10 * time.Second
 )

@@ -14,8 +14,10 @@ import (
 
 	jsonpatch "github.com/evanphx/json-patch/v5"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/client-go/tools/events"
@@ -42,6 +44,10 @@ type reporter struct {
 	// readyEvent and notReadyEvent are reasons, as in Spec.
 	readyEvent, notReadyEvent string
 
+	rivals *rivals
+	live   client.Reader
+	kind   schema.GroupVersionKind
+
 	mu sync.Mutex
 	// written is our last status write per object, until the cache has it.
 	written map[types.UID]writtenStatus
@@ -51,6 +57,7 @@ type reporter struct {
 type writtenStatus struct {
 	version string
 	planned digest // as computed
+	asked   digest // planned, without what a contest changes in it
 	stored  digest // as the API server answered
 	// answer is what it answered, encoded, until the cache was seen to have it.
 	answer []byte
@@ -78,12 +85,24 @@ func (r *reporter) report(ctx context.Context, obj client.Object, plan Plan, pro
 	if err != nil {
 		return nil, err
 	}
-	if !reflect.DeepEqual(live, next) && !r.futile(obj.GetUID(), live, next) {
-		if err := r.patch(ctx, obj, version, live, next); err != nil {
-			return conditionsOf(live), err
+	if reflect.DeepEqual(live, next) || r.futile(obj.GetUID(), live, next) {
+		if r.rivals.calm(obj.GetUID(), statusKey) {
+			return r.report(ctx, obj, plan, problem, nil) // without a word of it
 		}
-		r.transitions(obj, live, next, problem, plan.Events)
+		return conditionsOf(next), nil
 	}
+	if r.undone(obj.GetUID(), next) {
+		if r.rivals.held(obj.GetUID(), statusKey) {
+			return conditionsOf(live), nil
+		}
+		r.contest(ctx, obj, live, next, plan.Status == nil)
+	} else {
+		r.rivals.forget(obj.GetUID(), statusKey)
+	}
+	if err := r.patch(ctx, obj, version, live, next); err != nil {
+		return conditionsOf(live), err
+	}
+	r.transitions(obj, live, next, problem, plan.Events)
 	return conditionsOf(next), nil
 }
 
@@ -146,9 +165,13 @@ func (r *reporter) next(obj client.Object, live map[string]any, plan Plan, probl
 	if next == nil { // nothing was decided: what stands stays
 		next = runtime.DeepCopyJSON(live)
 		dropCondition(next, Stalled)
+		dropCondition(next, Contested)
 	}
 	if problem != nil {
 		r.put(next, problem)
+	}
+	if p := r.rivals.problem(r.kind.Kind, obj.GetUID()); p != nil {
+		setCondition(next, Contested, metav1.ConditionTrue, p)
 	}
 	next = r.part.merge(live, next)
 	r.stamp(obj, live, next, plan.Status == nil)
@@ -210,6 +233,9 @@ func (r *reporter) patch(ctx context.Context, obj client.Object, version string,
 	}
 	answer := obj.DeepCopyObject().(client.Object)
 	err = r.client.Status().Patch(ctx, answer, client.RawPatch(types.MergePatchType, body), client.FieldOwner(r.owner))
+	if apierrors.IsConflict(err) {
+		r.believe(obj.GetUID())
+	}
 	if err != nil {
 		return fmt.Errorf("write the status: %w", err)
 	}
@@ -219,6 +245,9 @@ func (r *reporter) patch(ctx context.Context, obj client.Object, version string,
 	}
 	w := writtenStatus{version: answer.GetResourceVersion()}
 	if w.planned, _, err = digestOf(r.part.of(next)); err != nil {
+		return err
+	}
+	if w.asked, err = askedOf(r.part.of(next)); err != nil {
 		return err
 	}
 	if w.stored, _, err = digestOf(r.part.of(stored)); err != nil {

@@ -54,8 +54,9 @@ func (g grants) controller(scheme *runtime.Scheme, c Controller) error {
 	if c.Finalizes() || len(c.Spec().OldFinalizers) > 0 || c.Spec().FarReaching || c.Spec().Annotates {
 		g.grant(own, "patch")
 	}
-	if c.Spec().FarReaching { // before an orphan is removed
+	if c.Spec().FarReaching { // before an orphan is removed, and to be told when a namespace goes and comes back
 		g.grant(own, "get")
+		g.grant(schema.GroupResource{Resource: "namespaces"}, "list", "watch")
 	}
 	if c.Spec().Removes {
 		g.grant(own, "delete")

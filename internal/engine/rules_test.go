@@ -24,6 +24,7 @@ func TestRulesGrantWhatTheSpecSays(t *testing.T) {
 	}
 	want := []string{
 		" configmaps,secrets,services create,delete,get,list,patch,watch",
+		" namespaces list,watch",
 		"apiextensions.k8s.io customresourcedefinitions list,watch",
 		"apiregistration.k8s.io apiservices list,watch",
 		"apps deployments create,delete,get,list,patch,watch",

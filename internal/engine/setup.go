@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 )
 
 // Bounds of one reconcile and of waiting for a new watch.
@@ -49,6 +50,9 @@ func (c *controllerOf[T, Seen]) setup(ctx context.Context, e *Engine) error {
 	if err != nil {
 		return err
 	}
+	if err := run.Watch(source.Channel(r.writer.waker.queue, &handler.EnqueueRequestForObject{})); err != nil {
+		return err
+	}
 	for _, w := range watches {
 		if err := w.begin(ctx); err != nil {
 			return err
@@ -61,11 +65,11 @@ func (c *controllerOf[T, Seen]) setup(ctx context.Context, e *Engine) error {
 }
 
 func (c *controllerOf[T, Seen]) reconciler(e *Engine, gvk schema.GroupVersionKind) *reconciler[T, Seen] {
-	live := e.mgr.GetAPIReader()
+	live, rivals := e.mgr.GetAPIReader(), newRivals(e.pace.Contest, e.clock)
 	return &reconciler[T, Seen]{
-		kind: c.kind, spec: c.spec, gvk: gvk, scheme: e.mgr.GetScheme(), client: e.mgr.GetClient(), clock: e.clock,
+		kind: c.kind, spec: c.spec, gvk: gvk, scheme: e.mgr.GetScheme(), client: e.mgr.GetClient(), clock: e.clock, pace: e.pace,
 		tracker: newTracker(), metrics: newObjectMetrics(gvk.Kind),
-		failures: map[types.NamespacedName]int{}, uids: map[types.NamespacedName]types.UID{}, removed: map[types.UID]bool{},
+		failures: map[types.NamespacedName]int{}, conflicts: map[types.NamespacedName]int{}, uids: map[types.NamespacedName]types.UID{}, removed: map[types.UID]bool{},
 		sources: &sources{
 			scheme: e.mgr.GetScheme(), inputs: e.mgr.GetCache(), selected: map[schema.GroupKind]client.Reader{},
 			indexes: indexes{}, field: c.spec.fieldOwner(),
@@ -75,11 +79,12 @@ func (c *controllerOf[T, Seen]) reconciler(e *Engine, gvk schema.GroupVersionKin
 			client: e.mgr.GetClient(), live: live, caches: e.caches, apis: e.apis, ledger: newLedger(),
 			metrics: &childMetrics{kind: gvk.Kind}, fieldOwner: c.spec.fieldOwner(), second: c.spec.second(), sharing: newSharing(),
 			oldManagers: c.spec.OldManagers, unwritten: c.spec.Unwritten,
+			blockers: e.blockers, rivals: rivals, waker: newWaker(), clock: e.clock,
 		},
 		report: &reporter{
 			client: e.mgr.GetClient(), events: e.mgr.GetEventRecorder(c.spec.fieldOwner()), clock: e.clock,
 			ready: c.spec.readyType(), readyEvent: c.spec.ReadyEvent, notReadyEvent: c.spec.NotReadyEvent, knative: c.spec.Knative, owner: c.spec.fieldOwner(),
-			written: map[types.UID]writtenStatus{},
+			written: map[types.UID]writtenStatus{}, rivals: rivals, live: live, kind: gvk,
 		},
 	}
 }

@@ -93,7 +93,7 @@ func (w *writer) judge(o owner, in *intent, live client.Object) verdict {
 	if v == changed && w.sharing.said(o, in) {
 		return intact
 	}
-	if v == intact || v == inherited {
+	if v == intact {
 		w.sharing.say(o, in)
 	}
 	return v

@@ -121,8 +121,9 @@ func (p *planner) children(objects []*unstructured.Unstructured) (*appsv1.Deploy
 			}
 			continue
 		}
+		data := u.GetKind() == "PersistentVolumeClaim" && p.keepsData()
 		children = append(children, engine.Child{
-			Object: u, Stage: stages[u.GetKind()], Retain: u.GetKind() == "PersistentVolumeClaim" && p.keepsData(),
+			Object: u, Stage: stages[u.GetKind()], Retain: data, Adopt: data, // one that was restored from a backup has no owner
 		})
 	}
 	return server, children, nil

@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	engine "github.com/modelplane/modelplane/internal/engine"
@@ -73,6 +74,7 @@ func TestKilledEverywhere(t *testing.T) {
 			// Made by the controller that was there before us.
 			taken := enginetest.ConfigMap(b.NS, "one")
 			taken.Data = map[string]string{"message": "hi"}
+			taken.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(s, sample.GroupVersion.WithKind("Sample"))}
 			if err := b.C.Create(context.Background(), taken, client.FieldOwner("sample-old")); err != nil {
 				t.Fatal(err)
 			}

@@ -140,9 +140,10 @@ func (v *verdict) saysReady() {
 		}
 	}
 	v.Report.Ready = true
-	for _, typ := range append([]string{engine.Stalled}, v.kind.about.Conditions...) {
+	for _, typ := range append([]string{engine.Stalled, engine.Contested}, v.kind.about.Conditions...) {
 		c := find(v.conditions, typ)
-		if c != nil && c.typ != v.ready.typ && (c.status == string(metav1.ConditionTrue)) == (typ == engine.Stalled) {
+		abnormal := typ == engine.Stalled || typ == engine.Contested
+		if c != nil && c.typ != v.ready.typ && (c.status == string(metav1.ConditionTrue)) == abnormal {
 			v.Notes = append(v.Notes, c.sentence())
 		}
 	}

@@ -55,6 +55,11 @@ func New(t testing.TB, cluster *testkit.Cluster, scheme *runtime.Scheme) *Bench 
 // Run is a whole manager until ctx ends. Its shutdown is short: what is not
 // finished by then is what a crash would leave.
 func Run(ctx context.Context, cfg *rest.Config, scheme *runtime.Scheme, controllers ...engine.Controller) error {
+	return RunWith(ctx, cfg, scheme, nil, controllers...)
+}
+
+// RunWith is Run with an engine that works at another pace.
+func RunWith(ctx context.Context, cfg *rest.Config, scheme *runtime.Scheme, options []engine.Option, controllers ...engine.Controller) error {
 	const shutdown = time.Second
 	mgr, err := ctrl.NewManager(cfg, ctrl.Options{
 		Scheme: scheme, Cache: engine.CacheOptions(),
@@ -66,7 +71,7 @@ func Run(ctx context.Context, cfg *rest.Config, scheme *runtime.Scheme, controll
 	if err != nil {
 		return err
 	}
-	e, err := engine.New(mgr)
+	e, err := engine.New(mgr, options...)
 	if err != nil {
 		return err
 	}

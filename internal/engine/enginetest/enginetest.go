@@ -76,6 +76,14 @@ func Manage(t testing.TB, cfg *rest.Config, controllers ...engine.Controller) (s
 	return testkit.Manage(t, func(ctx context.Context) error { return RunWith(controllers...)(ctx, cfg) })
 }
 
+// ManageAt is Manage with an engine that works at another pace.
+func ManageAt(t testing.TB, cfg *rest.Config, pace engine.Pace, controllers ...engine.Controller) (stop func()) {
+	t.Helper()
+	return testkit.Manage(t, func(ctx context.Context) error {
+		return domaintest.RunWith(ctx, cfg, Scheme, []engine.Option{engine.WithPace(pace)}, controllers...)
+	})
+}
+
 // Sample makes a Sample in the test's namespace.
 func (b *Bench) Sample(name string, spec sample.SampleSpec) *sample.Sample {
 	return &sample.Sample{ObjectMeta: metav1.ObjectMeta{Namespace: b.NS, Name: name}, Spec: spec}

@@ -3,15 +3,18 @@
 package graphs_test
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/yaml"
 
+	"github.com/modelplane/modelplane/api/serving/v1alpha1"
 	"github.com/modelplane/modelplane/internal/engine"
 	"github.com/modelplane/modelplane/internal/serving/servingtest"
 	"github.com/modelplane/modelplane/internal/testkit"
@@ -96,4 +99,37 @@ func TestTakenOver(t *testing.T) {
 		t.Errorf("the router was changed: %s", diff)
 	}
 	servingtest.Quiet(t, counter, "after the take-over")
+}
+
+// TestATeamsServiceIsLeftAlone: a graph that is called like something else in its
+// namespace neither re-points nor later removes it.
+func TestATeamsServiceIsLeftAlone(t *testing.T) {
+	b := bench{servingtest.New(t)}
+	theirs := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: b.NS, Name: "db"},
+		Spec: corev1.ServiceSpec{Selector: map[string]string{"app": "postgres"}, Ports: []corev1.ServicePort{{Port: 5432}}}}
+	b.Create(t, theirs)
+	b.Manage(t, b.Manager)
+	g := b.graph("db", "")
+	g.Spec.Nodes["root"].Steps[0].ServiceURL = "http://elsewhere.example.com"
+	b.Create(t, g)
+	testkit.Eventually(t, servingtest.Patience, "the graph to say that the name is taken", func() error {
+		if err := b.C.Get(t.Context(), client.ObjectKeyFromObject(g), g); err != nil {
+			return err
+		}
+		for _, c := range g.Status.Conditions {
+			if c.Type == "Ready" && c.Reason == "NameTaken" {
+				return nil
+			}
+		}
+		return fmt.Errorf("conditions are %+v", g.Status.Conditions)
+	})
+	if err := b.C.Delete(t.Context(), g); err != nil {
+		t.Fatal(err)
+	}
+	b.Gone(t, &v1alpha1.InferenceGraph{}, "db")
+	after := &corev1.Service{}
+	b.Exists(t, after, "db")
+	if after.ResourceVersion != theirs.ResourceVersion {
+		t.Errorf("the Service was touched: %+v", after)
+	}
 }
