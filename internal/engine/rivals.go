@@ -76,7 +76,7 @@ const mostFields = 16
 
 // repaired notes that we set something back, and tells whether that is a contest
 // and whether it has just become one.
-func (r *rivals) repaired(uid types.UID, key childKey, rival, way string, fields []string) (on, new bool) {
+func (r *rivals) repaired(uid types.UID, key childKey, rival, way string, fields []string) (on, begun bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := r.clock.Now()
