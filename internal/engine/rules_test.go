@@ -31,7 +31,7 @@ func TestRulesGrantWhatTheSpecSays(t *testing.T) {
 		"batch jobs create,delete,get,list,patch,watch",
 		"events.k8s.io events create,patch",
 		"gateway.networking.k8s.io httproutes create,delete,get,list,patch,watch",
-		"test.modelplane.dev samples list,patch,watch",
+		"test.modelplane.dev samples get,list,patch,watch",
 		"test.modelplane.dev samples/finalizers update",
 		"test.modelplane.dev samples/status patch",
 	}
