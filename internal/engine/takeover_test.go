@@ -87,9 +87,9 @@ func TestWhatIsNotOursIsLeftAlone(t *testing.T) {
 		"taken": {reason: "OwnedByAnother", message: "ConfigMap boss", set: func(cm *corev1.ConfigMap) {
 			cm.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(boss, corev1.SchemeGroupVersion.WithKind("ConfigMap"))}
 		}},
-		"far": {reason: "OwnedByAnother", message: "Sample.test.modelplane.dev/elsewhere/other", set: func(cm *corev1.ConfigMap) {
+		"far": {reason: "OwnedByAnother", message: "Other.example.com/elsewhere/other", set: func(cm *corev1.ConfigMap) {
 			cm.Labels = map[string]string{engine.LabelOwner: "5f4e"}
-			cm.Annotations = map[string]string{engine.AnnotationOwner: "Sample.test.modelplane.dev/elsewhere/other"}
+			cm.Annotations = map[string]string{engine.AnnotationOwner: "Other.example.com/elsewhere/other"}
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
