@@ -66,6 +66,8 @@ func (f *managerFlags) register(c *cobra.Command) {
 	flags.StringSliceVar(&f.enable, "enable", known, "domains to serve, separated by commas")
 	flags.StringVar(&o.Namespace, "namespace", "",
 		"the manager's own namespace (default POD_NAMESPACE, the pod's namespace, or "+defaultNamespace+")")
+	flags.StringSliceVar(&o.WatchNamespaces, "watch-namespace", nil,
+		"namespaces whose objects are looked after, separated by commas or given several times (default: all)")
 	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "how to reach the cluster (default KUBECONFIG, the pod's account, or ~/.kube/config)")
 	flags.Float32Var(&f.qps, "kube-api-qps", 500, "requests per second to the API server, per kind; it protects itself as well; -1: no limit")
 	flags.IntVar(&f.burst, "kube-api-burst", 1000, "requests to the API server at once, per kind")
@@ -128,7 +130,7 @@ func (f *managerFlags) run(ctx context.Context) error {
 	}
 	cfg.QPS, cfg.Burst = f.qps, f.burst
 	cfg.UserAgent = "modelplane-manager/" + version.Get().Version
-	f.options.Cache = engine.CacheOptions()
+	f.options.Cache = engine.CacheOptions(f.options.Scope())
 	all, err := domains.All()
 	if err != nil {
 		return err

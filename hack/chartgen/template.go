@@ -96,8 +96,12 @@ func managerRules(all []manager.Domain, crds []*apiextensionsv1.CustomResourceDe
 	if err != nil {
 		return nil, err
 	}
+	clusterWide := clusterScoped(crds)
+	alwaysCluster, alwaysNamespaced := always.split(clusterWide)
 	out := []definition{
 		{"rules.cluster", "What the manager needs in every namespace and for kinds without one.", always.rules()},
+		{"rules.confined.cluster", "Of that, what it needs for kinds without a namespace.", alwaysCluster.rules()},
+		{"rules.confined.namespace", "Of that, what it needs in each namespace that it looks after.", alwaysNamespaced.rules()},
 		{"rules.inject", "What it needs to hand its trusted roots to the API server.", named(patches, crds).rules()},
 		{"rules.namespace", "What it needs in its own namespace.", grantsOf(lease...).rules()},
 		{"rules.secret", "What it needs to keep its certificates in a Secret.", grantsOf(secret...).rules()},
@@ -108,12 +112,52 @@ func managerRules(all []manager.Domain, crds []*apiextensionsv1.CustomResourceDe
 		out = append(out,
 			definition{"rules.domain." + n.name, "What it needs beyond that to serve " + n.name + ".", more.rules()},
 			definition{"rules.namespace." + n.name, "What it needs in its own namespace to serve " + n.name + ".", home.rules()})
+		shared, own := more.split(clusterWide)
+		reads, _ := shared.split(func(one grant) bool { return one.verb != "create" && one.verb != "update" && one.verb != "delete" })
+		out = append(out,
+			definition{"rules.confined.cluster." + n.name, "What " + n.name + " reads of kinds without a namespace.", reads.rules()},
+			definition{"rules.confined.namespace." + n.name, "What " + n.name + " needs in each namespace that is looked after.", own.rules()})
 		for _, o := range n.options {
 			_, more := o.everywhere.split(func(one grant) bool { return always[one] || n.everywhere[one] })
 			out = append(out, definition{"rules.option." + n.name + "." + o.name, "What it needs beyond that for " + o.name + ", a part of " + n.name + " with a switch.", more.rules()})
 		}
 	}
-	return out, nil
+	return append(out, definition{"wholeCluster", "The domains whose objects have no namespace.", wholeCluster(all)}), nil
+}
+
+func wholeCluster(all []manager.Domain) []string {
+	out := []string{}
+	for _, d := range all {
+		if d.WholeCluster {
+			out = append(out, d.Name)
+		}
+	}
+	return out
+}
+
+// foreignCluster are groups of others whose kinds have no namespace, as far as we read them.
+var foreignCluster = []string{
+	"admissionregistration.k8s.io", "apiextensions.k8s.io", "apiregistration.k8s.io", "authentication.k8s.io",
+	"config.openshift.io", "console.openshift.io", "services.platform.opendatahub.io",
+}
+
+// clusterScoped tells which permissions are for kinds without a namespace.
+func clusterScoped(crds []*apiextensionsv1.CustomResourceDefinition) func(grant) bool {
+	known := map[schema.GroupResource]bool{
+		{Resource: "namespaces"}: true,
+		{Group: "authorization.k8s.io", Resource: "subjectaccessreviews"}:     true,
+		{Group: "rbac.authorization.k8s.io", Resource: "clusterroles"}:        true,
+		{Group: "rbac.authorization.k8s.io", Resource: "clusterrolebindings"}: true,
+	}
+	for _, crd := range crds {
+		if crd.Spec.Scope == apiextensionsv1.ClusterScoped {
+			known[schema.GroupResource{Group: crd.Spec.Group, Resource: crd.Spec.Names.Plural}] = true
+		}
+	}
+	return func(one grant) bool {
+		resource, _, _ := strings.Cut(one.resource, "/")
+		return slices.Contains(foreignCluster, one.group) || known[schema.GroupResource{Group: one.group, Resource: resource}]
+	}
 }
 
 // need is what one domain asks for, everywhere and in the manager's own namespace.

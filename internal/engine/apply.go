@@ -402,7 +402,7 @@ func (w *writer) childrenOf(ctx context.Context, uid types.UID) (children, error
 	have := children{}
 	for _, k := range w.kinds {
 		var found []any
-		err := w.with(ctx, k, func(i toolscache.Indexer) (err error) {
+		err := w.with(ctx, k, func(i childIndex) (err error) {
 			found, err = i.ByIndex(ownerIndex, string(uid))
 			return err
 		})
@@ -424,7 +424,7 @@ func (w *writer) child(ctx context.Context, key childKey) (client.Object, error)
 		return nil, nil
 	}
 	var found any
-	err := w.with(ctx, kind, func(i toolscache.Indexer) (err error) {
+	err := w.with(ctx, kind, func(i childIndex) (err error) {
 		found, _, err = i.GetByKey(toolscache.NewObjectName(key.Namespace, key.Name).String())
 		return err
 	})
@@ -441,7 +441,7 @@ func (w *writer) kindOf(key childKey) (childKind, bool) {
 }
 
 // with reads from the cache of a kind, unless its API is absent.
-func (w *writer) with(ctx context.Context, k childKind, read func(toolscache.Indexer) error) error {
+func (w *writer) with(ctx context.Context, k childKind, read func(childIndex) error) error {
 	if w.apis.absent(k.gvk) {
 		return nil
 	}

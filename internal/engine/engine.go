@@ -29,9 +29,9 @@ type Engine struct {
 }
 
 // New prepares a manager for controllers. The manager's cache should be made
-// with CacheOptions.
-func New(mgr manager.Manager, options ...Option) (*Engine, error) {
-	c, err := newCaches(mgr)
+// with CacheOptions of the same scope.
+func New(mgr manager.Manager, scope Scope, options ...Option) (*Engine, error) {
+	c, err := newCaches(mgr, scope)
 	if err != nil {
 		return nil, err
 	}

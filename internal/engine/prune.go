@@ -8,7 +8,6 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 )
@@ -152,7 +151,7 @@ func (w *writer) addUnseen(ctx context.Context, o owner, have children) (unseen 
 func (w *writer) formerOwner(ctx context.Context, o owner) (types.UID, error) {
 	var uid types.UID
 	for _, k := range w.kinds {
-		err := w.with(ctx, k, func(i toolscache.Indexer) error {
+		err := w.with(ctx, k, func(i childIndex) error {
 			for _, item := range i.List() {
 				obj := item.(client.Object)
 				if obj.GetAnnotations()[AnnotationOwner] == o.ref() && obj.GetAnnotations()[AnnotationRetained] == "" && w.made(obj) {

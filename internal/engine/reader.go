@@ -6,13 +6,12 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"sync"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/lru"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 )
@@ -78,6 +77,7 @@ type sources struct {
 	live     client.Reader
 	apis     *apis
 	contents *contents
+	scope    Scope
 }
 
 // recorder is the Reader of one reconcile. A need is made known before the
@@ -115,6 +115,10 @@ func (r *recorder) Get(ctx context.Context, key client.ObjectKey, obj client.Obj
 	gk, err := r.ask(key, obj)
 	if err != nil {
 		return err
+	}
+	if !r.scope.sees(gk, key.Namespace) {
+		// What the manager may not look at is not there for it.
+		return apierrors.NewNotFound(schema.GroupResource{Group: gk.Group, Resource: gk.Kind}, key.Name)
 	}
 	return r.cacheOf(gk).Get(ctx, key, obj)
 }
@@ -203,42 +207,6 @@ func itemKind(list schema.GroupVersionKind) schema.GroupVersionKind {
 		list.Kind = list.Kind[:n]
 	}
 	return list
-}
-
-// contents keeps the few full objects that decisions needed, by version. It is
-// bounded, so that memory does not grow with other people's Secrets.
-type contents struct {
-	mu    sync.Mutex
-	cache *lru.Cache
-}
-
-const contentsKept = 128
-
-func newContents() *contents { return &contents{cache: lru.New(contentsKept)} }
-
-type contentKey struct {
-	gvk     schema.GroupVersionKind
-	key     client.ObjectKey
-	version string
-}
-
-func (c *contents) read(ctx context.Context, live client.Reader, gvk schema.GroupVersionKind, key client.ObjectKey, version string, into client.Object) error {
-	k := contentKey{gvk, key, version}
-	if v, ok := c.cache.Get(k); ok {
-		return copyInto(v.(client.Object), into)
-	}
-	c.mu.Lock() // one read at a time: many objects often refer to the same Secret
-	defer c.mu.Unlock()
-	if v, ok := c.cache.Get(k); ok {
-		return copyInto(v.(client.Object), into)
-	}
-	if err := live.Get(ctx, key, into); err != nil {
-		return err
-	}
-	k.version = into.GetResourceVersion()
-	into.SetManagedFields(nil)
-	c.cache.Add(k, into.DeepCopyObject())
-	return nil
 }
 
 func copyInto(from, into client.Object) error {

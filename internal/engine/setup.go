@@ -73,7 +73,7 @@ func (c *controllerOf[T, Seen]) reconciler(e *Engine, gvk schema.GroupVersionKin
 		sources: &sources{
 			scheme: e.mgr.GetScheme(), inputs: e.mgr.GetCache(), selected: map[schema.GroupKind]client.Reader{},
 			indexes: indexes{}, field: c.spec.fieldOwner(),
-			owned: e.caches.owned, heads: map[schema.GroupKind]bool{}, live: live, apis: e.apis, contents: e.contents,
+			owned: e.caches.owned, heads: map[schema.GroupKind]bool{}, live: live, apis: e.apis, contents: e.contents, scope: e.caches.scope,
 		},
 		writer: &writer{
 			client: e.mgr.GetClient(), live: live, caches: e.caches, apis: e.apis, ledger: newLedger(),

@@ -205,7 +205,7 @@ func TestForeignAnnotationsAreNotKept(t *testing.T) {
 		Name: "n", Labels: map[string]string{"l": "v"}, OwnerReferences: []metav1.OwnerReference{{UID: "u"}},
 		Annotations: map[string]string{"example.com/note": "large"}, ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "m"}},
 	}
-	transform := CacheOptions().DefaultTransform
+	transform := CacheOptions(Scope{}).DefaultTransform
 	head := &metav1.PartialObjectMetadata{ObjectMeta: *about.DeepCopy()}
 	whole := &appsv1.Deployment{ObjectMeta: *about.DeepCopy()}
 	for _, o := range []client.Object{head, whole} {

@@ -30,6 +30,8 @@ type Domain struct {
 	Home []string
 	// Named are the only names that its controllers give to resources without a namespace.
 	Named map[string][]string
+	// WholeCluster is set for a domain whose objects have no namespace, so that it cannot be limited to some.
+	WholeCluster bool
 	// Options are parts that run only where somebody asks for them. Their controllers are among Controllers where the
 	// environment does; what they need is granted only then.
 	Options []Option
@@ -108,6 +110,17 @@ func admits(domains []Domain, kind admission.Kind) bool {
 	return slices.ContainsFunc(domains, func(d Domain) bool {
 		return slices.ContainsFunc(d.Admission, func(k admission.Kind) bool { return k.GVK == kind.GVK })
 	})
+}
+
+// confine refuses domains that cannot be limited to namespaces, where these are given: what they would silently leave out
+// nobody would know.
+func confine(namespaces []string, domains []Domain) error {
+	for _, d := range domains {
+		if len(namespaces) > 0 && d.WholeCluster {
+			return fmt.Errorf("--watch-namespace: the objects of %s have no namespace; leave it out of --enable, or run it in an installation for the whole cluster", d.Name)
+		}
+	}
+	return nil
 }
 
 // Option is a part of a domain with a switch.

@@ -47,6 +47,9 @@ func Run(ctx context.Context, cfg *rest.Config, opts Options, domains []Domain) 
 	if err := opts.Validate(); err != nil {
 		return err
 	}
+	if err := confine(opts.WatchNamespaces, domains); err != nil {
+		return err
+	}
 	registerMetrics()
 	keeper, err := newKeeper(cfg, opts)
 	if err != nil {
@@ -85,7 +88,7 @@ func addDomains(ctx context.Context, mgr ctrl.Manager, server *drainingServer, o
 	if len(controllers) == 0 {
 		return nil
 	}
-	e, err := engine.New(mgr)
+	e, err := engine.New(mgr, opts.Scope())
 	if err != nil {
 		return err
 	}

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 
 	"github.com/modelplane/modelplane/internal/certs"
+	"github.com/modelplane/modelplane/internal/engine"
 	"github.com/modelplane/modelplane/internal/process"
 )
 
@@ -31,6 +32,9 @@ const LeaseName = "modelplane-manager"
 type Options struct {
 	// Namespace is the manager's own.
 	Namespace string
+
+	// WatchNamespaces are the ones whose objects are looked after; empty: all.
+	WatchNamespaces []string
 
 	// LeaderElection lets one of several replicas reconcile. Webhooks, metrics and health are served by all.
 	LeaderElection bool
@@ -84,6 +88,11 @@ type Options struct {
 	Log logr.Logger
 }
 
+// Scope is what the engine sees.
+func (o Options) Scope() engine.Scope {
+	return engine.Scope{Namespaces: o.WatchNamespaces, Home: o.Namespace}
+}
+
 // Lease is the timing of leader election; zero fields take the defaults of controller-runtime.
 type Lease struct {
 	Duration, RenewDeadline, RetryPeriod time.Duration
@@ -122,6 +131,11 @@ func (o Options) Validate() error {
 func (o Options) validateNamespace() error {
 	if problems := validation.IsDNS1123Label(o.Namespace); len(problems) > 0 {
 		return fmt.Errorf("--namespace %q is not the name of a namespace: %s", o.Namespace, problems[0])
+	}
+	for _, name := range o.WatchNamespaces {
+		if problems := validation.IsDNS1123Label(name); len(problems) > 0 {
+			return fmt.Errorf("--watch-namespace %q is not the name of a namespace: %s", name, problems[0])
+		}
 	}
 	for flag, name := range map[string]string{
 		"--webhook-service": o.WebhookService, "--metrics-service": o.MetricsService,

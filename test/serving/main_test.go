@@ -118,7 +118,7 @@ func (h *house) options(t testing.TB) manager.Options {
 		HealthAddress: fmt.Sprintf("127.0.0.1:%d", testkit.FreePort(t)), MetricsAddress: "0",
 		WebhookHost: h.WebhookHost(), WebhookPort: port, WebhookURL: fmt.Sprintf("https://%s:%d", h.WebhookHost(), port),
 		WebhookService: h.release + "-modelplane-webhook", MetricsService: h.release + "-modelplane-metrics",
-		Cache: engine.CacheOptions(), Log: ctrl.Log,
+		Cache: engine.CacheOptions(engine.Scope{}), Log: ctrl.Log,
 	}
 }
 

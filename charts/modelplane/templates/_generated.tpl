@@ -45,6 +45,55 @@
   - patch
 {{- end -}}
 
+{{/* Of that, what it needs for kinds without a namespace. */}}
+{{- define "modelplane.rules.confined.cluster" -}}
+- apiGroups:
+  - admissionregistration.k8s.io
+  resources:
+  - mutatingwebhookconfigurations
+  - validatingwebhookconfigurations
+  verbs:
+  - list
+  - watch
+- apiGroups:
+  - apiextensions.k8s.io
+  resources:
+  - customresourcedefinitions
+  verbs:
+  - list
+  - watch
+- apiGroups:
+  - apiregistration.k8s.io
+  resources:
+  - apiservices
+  verbs:
+  - list
+  - watch
+- apiGroups:
+  - authentication.k8s.io
+  resources:
+  - tokenreviews
+  verbs:
+  - create
+- apiGroups:
+  - authorization.k8s.io
+  resources:
+  - subjectaccessreviews
+  verbs:
+  - create
+{{- end -}}
+
+{{/* Of that, what it needs in each namespace that it looks after. */}}
+{{- define "modelplane.rules.confined.namespace" -}}
+- apiGroups:
+  - events.k8s.io
+  resources:
+  - events
+  verbs:
+  - create
+  - patch
+{{- end -}}
+
 {{/* What it needs to hand its trusted roots to the API server. */}}
 {{- define "modelplane.rules.inject" -}}
 - apiGroups:
@@ -303,6 +352,187 @@
   - watch
 {{- end -}}
 
+{{/* What serving reads of kinds without a namespace. */}}
+{{- define "modelplane.rules.confined.cluster.serving" -}}
+- apiGroups:
+  - serving.kserve.io
+  resources:
+  - clusterservingruntimes
+  - clusterstoragecontainers
+  verbs:
+  - list
+  - watch
+{{- end -}}
+
+{{/* What serving needs in each namespace that is looked after. */}}
+{{- define "modelplane.rules.confined.namespace.serving" -}}
+- apiGroups:
+  - ""
+  resources:
+  - configmaps
+  - services
+  verbs:
+  - create
+  - delete
+  - get
+  - list
+  - patch
+  - watch
+- apiGroups:
+  - ""
+  resources:
+  - pods
+  verbs:
+  - list
+  - watch
+- apiGroups:
+  - ""
+  resources:
+  - secrets
+  - serviceaccounts
+  verbs:
+  - get
+  - list
+  - watch
+- apiGroups:
+  - apps
+  resources:
+  - deployments
+  verbs:
+  - create
+  - delete
+  - get
+  - list
+  - patch
+  - watch
+- apiGroups:
+  - apps
+  resources:
+  - replicasets
+  - statefulsets
+  verbs:
+  - get
+- apiGroups:
+  - autoscaling
+  resources:
+  - horizontalpodautoscalers
+  verbs:
+  - create
+  - delete
+  - get
+  - list
+  - patch
+  - watch
+- apiGroups:
+  - gateway.networking.k8s.io
+  resources:
+  - httproutes
+  verbs:
+  - create
+  - delete
+  - get
+  - list
+  - patch
+  - watch
+- apiGroups:
+  - keda.sh
+  resources:
+  - scaledobjects
+  verbs:
+  - create
+  - delete
+  - get
+  - list
+  - patch
+  - watch
+- apiGroups:
+  - networking.istio.io
+  resources:
+  - virtualservices
+  verbs:
+  - create
+  - delete
+  - get
+  - list
+  - patch
+  - watch
+- apiGroups:
+  - networking.k8s.io
+  resources:
+  - ingresses
+  verbs:
+  - create
+  - delete
+  - get
+  - list
+  - patch
+  - watch
+- apiGroups:
+  - opentelemetry.io
+  resources:
+  - opentelemetrycollectors
+  verbs:
+  - create
+  - delete
+  - get
+  - list
+  - patch
+  - watch
+- apiGroups:
+  - serving.knative.dev
+  resources:
+  - services
+  verbs:
+  - create
+  - delete
+  - get
+  - list
+  - patch
+  - watch
+- apiGroups:
+  - serving.kserve.io
+  resources:
+  - inferencegraphs
+  - servingruntimes
+  verbs:
+  - list
+  - watch
+- apiGroups:
+  - serving.kserve.io
+  resources:
+  - inferencegraphs/finalizers
+  - inferenceservices/finalizers
+  - trainedmodels/finalizers
+  verbs:
+  - update
+- apiGroups:
+  - serving.kserve.io
+  resources:
+  - inferencegraphs/status
+  - inferenceservices/status
+  - trainedmodels/status
+  verbs:
+  - patch
+- apiGroups:
+  - serving.kserve.io
+  resources:
+  - inferenceservices
+  verbs:
+  - get
+  - list
+  - patch
+  - watch
+- apiGroups:
+  - serving.kserve.io
+  resources:
+  - trainedmodels
+  verbs:
+  - delete
+  - list
+  - patch
+  - watch
+{{- end -}}
+
 {{/* What it needs beyond that to serve modelmesh. */}}
 {{- define "modelplane.rules.domain.modelmesh" -}}
 
@@ -322,6 +552,16 @@
   - watch
 {{- end -}}
 
+{{/* What modelmesh reads of kinds without a namespace. */}}
+{{- define "modelplane.rules.confined.cluster.modelmesh" -}}
+
+{{- end -}}
+
+{{/* What modelmesh needs in each namespace that is looked after. */}}
+{{- define "modelplane.rules.confined.namespace.modelmesh" -}}
+
+{{- end -}}
+
 {{/* What it needs beyond that to serve modelregistry. */}}
 {{- define "modelplane.rules.domain.modelregistry" -}}
 
@@ -332,6 +572,16 @@
 
 {{- end -}}
 
+{{/* What modelregistry reads of kinds without a namespace. */}}
+{{- define "modelplane.rules.confined.cluster.modelregistry" -}}
+
+{{- end -}}
+
+{{/* What modelregistry needs in each namespace that is looked after. */}}
+{{- define "modelplane.rules.confined.namespace.modelregistry" -}}
+
+{{- end -}}
+
 {{/* What it needs beyond that to serve maas. */}}
 {{- define "modelplane.rules.domain.maas" -}}
 
@@ -339,6 +589,16 @@
 
 {{/* What it needs in its own namespace to serve maas. */}}
 {{- define "modelplane.rules.namespace.maas" -}}
+
+{{- end -}}
+
+{{/* What maas reads of kinds without a namespace. */}}
+{{- define "modelplane.rules.confined.cluster.maas" -}}
+
+{{- end -}}
+
+{{/* What maas needs in each namespace that is looked after. */}}
+{{- define "modelplane.rules.confined.namespace.maas" -}}
 
 {{- end -}}
 
@@ -563,6 +823,158 @@
   - patch
 {{- end -}}
 
+{{/* What mlflow reads of kinds without a namespace. */}}
+{{- define "modelplane.rules.confined.cluster.mlflow" -}}
+- apiGroups:
+  - ""
+  resources:
+  - namespaces
+  verbs:
+  - get
+  - list
+  - watch
+- apiGroups:
+  - components.platform.opendatahub.io
+  resources:
+  - mlflowoperators
+  verbs:
+  - list
+  - watch
+- apiGroups:
+  - config.openshift.io
+  resources:
+  - clusterversions
+  verbs:
+  - get
+  - list
+  - watch
+- apiGroups:
+  - console.openshift.io
+  resources:
+  - consolelinks
+  verbs:
+  - list
+  - watch
+- apiGroups:
+  - console.openshift.io
+  resourceNames:
+  - mlflow
+  resources:
+  - consolelinks
+  verbs:
+  - get
+  - patch
+- apiGroups:
+  - mlflow.opendatahub.io
+  resources:
+  - mlflows
+  verbs:
+  - list
+  - patch
+  - watch
+- apiGroups:
+  - mlflow.opendatahub.io
+  resources:
+  - mlflows/status
+  verbs:
+  - patch
+- apiGroups:
+  - rbac.authorization.k8s.io
+  resources:
+  - clusterrolebindings
+  - clusterroles
+  verbs:
+  - list
+  - watch
+- apiGroups:
+  - rbac.authorization.k8s.io
+  resourceNames:
+  - mlflow
+  - mlflow-gc
+  resources:
+  - clusterrolebindings
+  - clusterroles
+  verbs:
+  - get
+  - patch
+{{- end -}}
+
+{{/* What mlflow needs in each namespace that is looked after. */}}
+{{- define "modelplane.rules.confined.namespace.mlflow" -}}
+- apiGroups:
+  - ""
+  resources:
+  - configmaps
+  - persistentvolumeclaims
+  - pods
+  - secrets
+  - serviceaccounts
+  - services
+  verbs:
+  - list
+  - watch
+- apiGroups:
+  - ""
+  resourceNames:
+  - mlflow-artifact-connection
+  resources:
+  - secrets
+  verbs:
+  - get
+- apiGroups:
+  - apps
+  resources:
+  - deployments
+  verbs:
+  - list
+  - watch
+- apiGroups:
+  - batch
+  resources:
+  - cronjobs
+  - jobs
+  verbs:
+  - list
+  - watch
+- apiGroups:
+  - gateway.networking.k8s.io
+  resources:
+  - httproutes
+  verbs:
+  - list
+  - watch
+- apiGroups:
+  - mlflow.kubeflow.org
+  resources:
+  - experiments
+  verbs:
+  - get
+  - list
+  - update
+- apiGroups:
+  - mlflow.kubeflow.org
+  resources:
+  - mlflowconfigs
+  verbs:
+  - get
+  - list
+  - watch
+- apiGroups:
+  - monitoring.coreos.com
+  resources:
+  - servicemonitors
+  verbs:
+  - list
+  - watch
+- apiGroups:
+  - networking.k8s.io
+  resources:
+  - networkpolicies
+  verbs:
+  - list
+  - watch
+{{- end -}}
+
 {{/* What it needs beyond that for module, a part of mlflow with a switch. */}}
 {{- define "modelplane.rules.option.mlflow.module" -}}
 - apiGroups:
@@ -608,6 +1020,11 @@
   verbs:
   - list
   - watch
+{{- end -}}
+
+{{/* The domains whose objects have no namespace. */}}
+{{- define "modelplane.wholeCluster" -}}
+- mlflow
 {{- end -}}
 
 {{/* Looking at every kind. */}}

@@ -18,6 +18,7 @@ import (
 // completeMLflow tells the room what the environment says of the platform, in the variables that installations have.
 func completeMLflow(d *manager.Domain, tracking *mlflow.Room) {
 	d.Home, d.Named = mlflow.Home(), mlflow.Named()
+	d.WholeCluster = true
 	d.Marked = append(d.Marked, "./internal/mlflow")
 	d.Options = []manager.Option{
 		{Name: "module", Env: module.EnvEnabled, Controllers: []engine.Controller{tracking.Module()}},

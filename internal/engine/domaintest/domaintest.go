@@ -62,7 +62,7 @@ func Run(ctx context.Context, cfg *rest.Config, scheme *runtime.Scheme, controll
 func RunWith(ctx context.Context, cfg *rest.Config, scheme *runtime.Scheme, options []engine.Option, controllers ...engine.Controller) error {
 	const shutdown = time.Second
 	mgr, err := ctrl.NewManager(cfg, ctrl.Options{
-		Scheme: scheme, Cache: engine.CacheOptions(),
+		Scheme: scheme, Cache: engine.CacheOptions(engine.Scope{}),
 		Metrics:                 metricsserver.Options{BindAddress: "0"},
 		HealthProbeBindAddress:  "0",
 		Controller:              config.Controller{SkipNameValidation: ptr.To(true)},
@@ -71,7 +71,7 @@ func RunWith(ctx context.Context, cfg *rest.Config, scheme *runtime.Scheme, opti
 	if err != nil {
 		return err
 	}
-	e, err := engine.New(mgr, options...)
+	e, err := engine.New(mgr, engine.Scope{}, options...)
 	if err != nil {
 		return err
 	}
