@@ -5,10 +5,13 @@ package main
 import (
 	"bytes"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
+	"testing/fstest"
 
 	"github.com/google/go-cmp/cmp"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -17,15 +20,46 @@ import (
 
 var sample = []string{"./testdata/sample/v1", "./testdata/sample/v2"}
 
-// generated runs the program over the sample packages and returns what it wrote.
+// widgets is what the program writes for the sample packages. Reading packages takes long, so that it is done once.
+var widgets = sync.OnceValues(func() (fs.FS, error) {
+	dir, err := os.MkdirTemp("", "crdgen")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	lightKinds["Widget"] = true
+	defer delete(lightKinds, "Widget")
+	if err := run(dir, false, sample, io.Discard); err != nil {
+		return nil, err
+	}
+	written := fstest.MapFS{}
+	files, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	for _, file := range files {
+		raw, err := os.ReadFile(filepath.Join(dir, file.Name()))
+		if err != nil {
+			return nil, err
+		}
+		written[file.Name()] = &fstest.MapFile{Data: raw, Mode: 0o600}
+	}
+	return written, nil
+})
+
+// generated is a folder of its own with what the program writes, and the definition in it.
 func generated(t *testing.T) (string, *apiextensionsv1.CustomResourceDefinition) {
 	t.Helper()
-	dir := t.TempDir()
-	lightKinds["Widget"] = true
-	t.Cleanup(func() { delete(lightKinds, "Widget") })
-	if err := run(dir, false, sample, io.Discard); err != nil {
+	written, err := widgets()
+	if err != nil {
 		t.Fatal(err)
 	}
+	dir := t.TempDir()
+	if err := os.CopyFS(dir, written); err != nil {
+		t.Fatal(err)
+	}
+	lightKinds["Widget"] = true
+	t.Cleanup(func() { delete(lightKinds, "Widget") })
 	raw, err := os.ReadFile(filepath.Join(dir, "sample.modelplane.dev_widgets.yaml"))
 	if err != nil {
 		t.Fatal(err)
