@@ -88,7 +88,10 @@ func newRelease(ctx context.Context, dir string, values map[string]any, k kubect
 	if err := r.ensureNamespace(ctx); err != nil {
 		return nil, err
 	}
-	return r, r.readEarlier(ctx)
+	if err := r.readEarlier(ctx); err != nil {
+		return nil, err
+	}
+	return r, nil
 }
 
 // ensureNamespace holds the manager to the strictest level of pod security, which `helm --create-namespace` cannot say.

@@ -229,8 +229,11 @@ func TestInformersAreCounted(t *testing.T) {
 		t.Helper()
 		testkit.Eventually(t, 30*time.Second, want+" routes to be noted", func() error {
 			cm := enginetest.ConfigMap(b.NS, "one-note")
-			if err := b.C.Get(t.Context(), client.ObjectKeyFromObject(cm), cm); err != nil || cm.Data["routes"] != want {
-				return fmt.Errorf("%v, %v", cm.Data, err)
+			if err := b.C.Get(t.Context(), client.ObjectKeyFromObject(cm), cm); err != nil {
+				return err
+			}
+			if cm.Data["routes"] != want {
+				return fmt.Errorf("it says %v", cm.Data)
 			}
 			return nil
 		})

@@ -54,7 +54,8 @@ func serveHooks(t *testing.T, opts Options) (s *drainingServer, url string) {
 		t.Fatal(err)
 	}
 	done := make(chan error, 1)
-	go func() { done <- s.Start(ctx) }()
+	server := s
+	go func() { done <- server.Start(ctx) }()
 	t.Cleanup(func() {
 		cancel()
 		if err := <-done; err != nil {

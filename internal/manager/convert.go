@@ -93,7 +93,7 @@ func replyTo(asked question, result metav1.Status, converted []json.RawMessage) 
 // of the one handler; an error is about the request as a whole.
 func (c converter) convert(ctx context.Context, asked question, raw []byte, into *bytes.Buffer) (*metav1.Status, error) {
 	decoder := json.NewDecoder(bytes.NewReader(raw))
-	if err := enter(decoder, "request", "objects"); err != nil {
+	if !enter(decoder, "request", "objects") {
 		return nil, nil // no objects, nothing to convert
 	}
 	for decoder.More() {
@@ -143,19 +143,14 @@ func (c converter) convertOne(ctx context.Context, asked question, object json.R
 }
 
 // enter goes into a list that is found under the names, one inside the other.
-func enter(decoder *json.Decoder, names ...string) error {
+func enter(decoder *json.Decoder, names ...string) bool {
 	for _, name := range names {
-		if token, err := decoder.Token(); err != nil || token != json.Delim('{') {
-			return errors.New("no object")
-		}
-		if err := seek(decoder, name); err != nil {
-			return err
+		if token, err := decoder.Token(); err != nil || token != json.Delim('{') || seek(decoder, name) != nil {
+			return false
 		}
 	}
-	if token, err := decoder.Token(); err != nil || token != json.Delim('[') {
-		return errors.New("no list")
-	}
-	return nil
+	token, err := decoder.Token()
+	return err == nil && token == json.Delim('[')
 }
 
 // seek goes on to the value of a field of the object that the decoder is in.

@@ -6,6 +6,7 @@
 package render
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
@@ -124,7 +125,7 @@ func (c *Chart) render(namespace string, raw []byte) ([]*unstructured.Unstructur
 		return nil, fmt.Errorf("decode the chart's values: %w", err)
 	}
 	c.rendered.Add(1)
-	files, err := engine.Engine{Strict: true}.Render(chart, common.Values{
+	files, err := engine.Engine{Strict: true}.RenderWithContext(context.Background(), chart, common.Values{
 		"Chart": accessor.MetadataAsMap(), "Capabilities": common.DefaultCapabilities,
 		"Release": map[string]any{
 			"Name": release, "Namespace": namespace, "IsInstall": true, "IsUpgrade": false, "Revision": 1, "Service": "Helm",
