@@ -30,7 +30,8 @@ type writer struct {
 	ledger     *ledger
 	metrics    *childMetrics
 	fieldOwner string
-	second     bool // another controller looks after the same kind
+	optOut     string // as in Spec
+	second     bool   // another controller looks after the same kind
 	kinds      []childKind
 	sharing    *sharing
 	blockers   *blockers
@@ -104,6 +105,9 @@ func (w *writer) apply(ctx context.Context, o owner, intents []*intent) outcome 
 	if len(out.problems) == 0 {
 		w.prune(ctx, o, have, intents, &out)
 	}
+	if p := w.removeUnshared(ctx); p != nil {
+		out.fail(p)
+	}
 	return out
 }
 
@@ -111,6 +115,13 @@ func (w *writer) applyOne(ctx context.Context, o owner, in *intent, live client.
 	if err := w.apis.served(in.key.gvk); err != nil {
 		out.fail(WaitFor("APIMissing", "%s is wanted, but the cluster does not serve %s. Install that API; nothing needs a restart.",
 			in.key, in.key.gvk.GroupVersion()))
+		return
+	}
+	if there, err := w.leftAlone(ctx, in, live); err != nil {
+		out.fail(problemOf(err, "Looking for "+in.key.String()))
+		return
+	} else if there {
+		w.metrics.count(in.key.gvk, "skip")
 		return
 	}
 	if w.unfinished(in, live) {
@@ -185,7 +196,7 @@ func (w *writer) write(ctx context.Context, o owner, in *intent, why written, ou
 // change of it. A repair does not count: it makes the child what it was.
 func (w *writer) unseen(in *intent, live client.Object) bool {
 	last, known := w.ledger.get(in.holder, in.key)
-	if !known || in.Shared || last.deleted || last.gone || last.digest != in.digest {
+	if !known || in.Shared || in.CreateOnly || last.deleted || last.gone || last.digest != in.digest {
 		return false
 	}
 	return live == nil || live.GetLabels()[LabelIntent] != in.digest && older(live.GetResourceVersion(), last.version)
@@ -415,6 +426,11 @@ func (w *writer) childrenOf(ctx context.Context, uid types.UID) (children, error
 		}
 	}
 	return have, nil
+}
+
+// declared tells whether plans may name a kind.
+func (w *writer) declared(gvk schema.GroupVersionKind) bool {
+	return slices.ContainsFunc(w.kinds, func(k childKind) bool { return k.gvk == gvk })
 }
 
 // child finds one child in the cache, whoever's it is; nil if there is none.

@@ -186,6 +186,9 @@ func (w *World) Content(ctx context.Context, key client.ObjectKey, obj client.Ob
 // Has implements Reader.
 func (w *World) Has(gk schema.GroupKind) bool { return !slices.Contains(w.Without, gk.Group) }
 
+// Answer implements Reader: nobody was called.
+func (w *World) Answer(string, string) Answer { return Answer{} }
+
 func (w *World) kindOf(obj runtime.Object) (schema.GroupVersionKind, error) {
 	gvk, err := apiutil.GVKForObject(obj, w.Scheme)
 	if err == nil && slices.Contains(w.Without, gvk.Group) {

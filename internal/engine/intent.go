@@ -72,7 +72,7 @@ func newIntent(scheme *runtime.Scheme, o owner, c Child) (*intent, error) {
 	if u.GetName() == "" {
 		return nil, fmt.Errorf("the plan names a %s without a name", gvk.Kind)
 	}
-	in := &intent{Child: c, body: u, holder: o.GetUID(), reachable: !c.Retain && !c.Shared && (o.GetNamespace() == "" || o.GetNamespace() == u.GetNamespace())}
+	in := &intent{Child: c, body: u, holder: o.GetUID(), reachable: c.Owner != nil || !c.Retain && !c.Shared && (o.GetNamespace() == "" || o.GetNamespace() == u.GetNamespace())}
 	if c.Shared {
 		in.holder = OwnerShared
 	}
@@ -116,7 +116,12 @@ func (in *intent) mark(o owner) {
 	if in.Shared {
 		return // it must look the same whoever plans it
 	}
-	if in.reachable {
+	if in.Owner != nil {
+		ref, yes := *in.Owner, true
+		ref.Controller = &yes
+		in.body.SetOwnerReferences([]metav1.OwnerReference{ref})
+	}
+	if in.reachable && in.Owner == nil {
 		yes := true
 		in.body.SetOwnerReferences([]metav1.OwnerReference{{
 			APIVersion: o.gvk.GroupVersion().String(), Kind: o.gvk.Kind, Name: o.GetName(), UID: o.GetUID(),

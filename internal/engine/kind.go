@@ -7,6 +7,7 @@ import (
 	"context"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -68,6 +69,9 @@ type Plan struct {
 	// Events are said only when the status changes with this plan; a warning
 	// whose words a condition had before is not said again.
 	Events []Event
+	// Calls are what other systems are asked to do for the object, after its
+	// children were written. Observe reads what came of them with Reader.Answer.
+	Calls []Call
 	// Done are annotations of the object that asked for something which has been
 	// done. They are taken off before the status is written, so that a status that
 	// says so never stands beside the request.
@@ -93,10 +97,18 @@ type Child struct {
 	// nobody controls, as an earlier release or controller left it. Without it
 	// such a name is taken: the object is left alone, and the child waits.
 	Adopt bool
+	// CreateOnly makes the child once and never changes it, such as a generated
+	// password: whatever has its name is left as it is, whoever made it. It is
+	// pruned, and goes with its owner, like any other child if we made it.
+	CreateOnly bool
+	// Owner is another object that the child goes with instead, in the child's
+	// namespace or without one. The plan still decides whether it exists.
+	Owner *metav1.OwnerReference
 	// Shared marks a child that several objects of the kind plan with the same
 	// content, such as a certificate bundle per namespace. It has no owner and is
-	// never pruned. Plans that disagree about it are a mistake: each has its say
-	// once per change of its mind, and the last one stands.
+	// removed when none of them plans it any more. Plans that disagree about it are
+	// a mistake: each has its say once per change of its mind, and the last one
+	// stands.
 	Shared bool
 	// Keep leaves the child as it is, if it is there: it is neither made nor
 	// changed nor pruned. Of Object only kind, name and namespace count.
@@ -132,6 +144,22 @@ type Spec struct {
 	// NotReadyEvent is the reason of the warning that says that an object which
 	// was ready no longer is. None if empty.
 	NotReadyEvent string
+	// Select limits the controller to objects with these labels. One that loses
+	// them is no longer looked after, and its children stay as they are.
+	Select labels.Selector
+	// NoStatus is set for a kind whose status is not ours to write, or that has
+	// none (a Namespace, a ConfigMap). What a plan has to say is said in events and
+	// metrics.
+	NoStatus bool
+	// OptOut is an annotation of children. Where it is "false", the child is left
+	// to its user: not changed, not repaired, not pruned.
+	OptOut string
+	// Sources wake objects for what happens outside the API server.
+	Sources []EventSource
+	// Executor makes the calls that plans name, each within CallTimeout (10 s by
+	// default). It is tried again with pauses, apart from the controller's workers.
+	Executor    Executor
+	CallTimeout time.Duration
 	// Knative marks Knative-style conditions (no observedGeneration in them).
 	Knative bool
 	// Finalizer is the name of ours on the objects, where others know it by another.

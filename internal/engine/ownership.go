@@ -32,7 +32,7 @@ func (s *Spec) second() bool { return s.Status != nil }
 // A second controller that has nothing to say has nothing to complain of.
 func (s *Spec) ready(conditions kube.Conditions) bool {
 	_, said := conditions.Get(s.readyType())
-	return conditions.IsTrue(s.readyType()) || s.second() && !said
+	return conditions.IsTrue(s.readyType()) || (s.second() || s.NoStatus) && !said
 }
 
 // part is one controller's part of encoded statuses.
@@ -135,6 +135,9 @@ type claims map[schema.GroupKind]*lookers
 
 // add refuses a controller whose status another would overwrite for ever.
 func (c claims) add(gk schema.GroupKind, s Spec) (part, error) {
+	if s.NoStatus {
+		return part{}, nil
+	}
 	all := c[gk]
 	if all == nil {
 		all = &lookers{}

@@ -95,6 +95,11 @@ func asProblem(err error, doing string) *Problem {
 	return problemOf(err, doing)
 }
 
+// badPlan is a mistake of ours, not of a person's.
+func badPlan(err error) *Problem {
+	return &Problem{Family: Failed, Reason: "BadPlan", Message: err.Error() + ". Please report this.", visible: true, cause: err}
+}
+
 // namespaceGoes tells whether something cannot be made because its namespace is
 // being deleted.
 func namespaceGoes(p *Problem) bool {

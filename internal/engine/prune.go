@@ -21,7 +21,7 @@ func (w *writer) prune(ctx context.Context, o owner, have children, intents []*i
 		wanted[in.key] = true
 	}
 	for key, obj := range have {
-		if !wanted[key] && obj.GetAnnotations()[AnnotationRetained] == "" && w.ours(o, obj) && w.made(obj) && !w.rivals.held(o.GetUID(), key) {
+		if !wanted[key] && obj.GetAnnotations()[AnnotationRetained] == "" && w.ours(o, obj) && w.made(obj) && !w.rivals.held(o.GetUID(), key) && !w.optedOut(obj) {
 			w.remove(ctx, o, key, obj, out)
 		}
 	}
@@ -31,7 +31,7 @@ func (w *writer) prune(ctx context.Context, o owner, have children, intents []*i
 // else: it is no longer ours to delete.
 func (w *writer) ours(o owner, obj client.Object) bool {
 	ref := metav1.GetControllerOfNoCopy(obj)
-	return ref == nil || ref.UID == o.GetUID()
+	return ref == nil || ref.UID == o.GetUID() || obj.GetAnnotations()[AnnotationOwner] == o.ref()
 }
 
 // made tells whether it was this controller that made a child: others may look

@@ -32,6 +32,8 @@ type Reader interface {
 	Content(ctx context.Context, key client.ObjectKey, obj client.Object) error
 	// Has tells whether the cluster serves an optional API now.
 	Has(gk schema.GroupKind) bool
+	// Answer is what came of a call that the last plan named; nothing yet if zero.
+	Answer(name, key string) Answer
 }
 
 // Matching limits what a List depends on: only objects that match, before or
@@ -78,6 +80,7 @@ type sources struct {
 	apis     *apis
 	contents *contents
 	scope    Scope
+	calls    *caller
 }
 
 // recorder is the Reader of one reconcile. A need is made known before the
@@ -187,6 +190,8 @@ func (r *recorder) Has(gk schema.GroupKind) bool {
 	r.need(need{gk: gk, api: true}, nil)
 	return r.apis.has(gk)
 }
+
+func (r *recorder) Answer(name, key string) Answer { return r.calls.answer(r.who, name, key) }
 
 func (r *recorder) Content(ctx context.Context, key client.ObjectKey, obj client.Object) error {
 	gvk, err := apiutil.GVKForObject(obj, r.scheme)

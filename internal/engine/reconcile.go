@@ -15,7 +15,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -34,6 +36,7 @@ type reconciler[T client.Object, Seen any] struct {
 	gvk     schema.GroupVersionKind
 	scheme  *runtime.Scheme
 	client  client.Client
+	objects cache.Cache
 	sources *sources
 	tracker *tracker
 	writer  *writer
@@ -70,13 +73,16 @@ func (r *reconciler[T, Seen]) reconcile(ctx context.Context, req reconcile.Reque
 		return reconcile.Result{}, nil
 	}
 	obj := newObject[T]()
-	err := r.sources.inputs.Get(ctx, req.NamespacedName, obj)
+	err := r.objects.Get(ctx, req.NamespacedName, obj)
 	if apierrors.IsNotFound(err) {
 		if p := r.removeOrphans(ctx, req.NamespacedName); p != nil {
 			return reconcile.Result{}, p
 		}
 		r.forget(req.NamespacedName)
 		r.count("deleted")
+		if p := r.writer.removeUnshared(ctx); p != nil {
+			return reconcile.Result{}, p
+		}
 		return reconcile.Result{}, nil
 	}
 	if err != nil {
@@ -119,6 +125,11 @@ func (r *reconciler[T, Seen]) carryOut(ctx context.Context, o owner, obj T, plan
 	if problem == nil && out.unseen {
 		plan.Status = nil // it speaks of children as they were; their events come with another look
 	}
+	if len(out.problems) == 0 {
+		if p := r.sources.calls.perform(client.ObjectKeyFromObject(obj), plan.Calls); p != nil {
+			problem = p
+		}
+	}
 	if len(out.problems) == 0 && !out.unseen {
 		if err := r.takeOff(ctx, o, plan.Done); apierrors.IsConflict(err) {
 			return reconcile.Result{}, err
@@ -150,7 +161,11 @@ func (r *reconciler[T, Seen]) apply(ctx context.Context, o owner, planned []Chil
 	for _, c := range planned {
 		in, err := newIntent(r.scheme, o, c)
 		if err != nil {
-			out.fail(&Problem{Family: Failed, Reason: "BadPlan", Message: err.Error() + ". Please report this.", visible: true, cause: err})
+			out.fail(badPlan(err))
+			return out
+		}
+		if !r.writer.declared(in.key.gvk) {
+			out.fail(badPlan(fmt.Errorf("the plan names %s, a kind that the controller did not declare", in.key)))
 			return out
 		}
 		unreachable = unreachable || !in.reachable && !in.Retain && !in.Shared
@@ -185,7 +200,7 @@ func (r *reconciler[T, Seen]) settle(ctx context.Context, obj T, plan Plan, prob
 		r.count(outcomeOf(problem, false, true))
 		return err
 	}
-	ready := r.spec.ready(conditions)
+	ready := r.spec.ready(conditions) && (!r.spec.NoStatus || problem == nil)
 	if !r.spec.second() {
 		r.metrics.observe(key, conditions, ready, r.clock.Now())
 	}
@@ -206,7 +221,7 @@ func (r *reconciler[T, Seen]) tell(ctx context.Context, obj T, plan Plan, shown 
 	}
 	ready := r.spec.ready(conditionsOf(live))
 	r.metrics.changed(client.ObjectKeyFromObject(obj), obj.GetGeneration(), obj.GetCreationTimestamp().Time, r.clock.Now(), ready)
-	if plan.Status == nil && shown == nil && len(said) == 0 {
+	if plan.Status == nil && shown == nil && len(said) == 0 && !r.spec.NoStatus {
 		return conditionsOf(live), nil
 	}
 	return r.report.report(ctx, obj, plan, shown, said)
@@ -262,6 +277,24 @@ func (r *reconciler[T, Seen]) remember(key types.NamespacedName, uid types.UID) 
 	}
 }
 
+// all lists the objects that the controller looks after.
+func (r *reconciler[T, Seen]) all(ctx context.Context) ([]types.NamespacedName, error) {
+	informer, err := r.objects.GetInformer(ctx, newObject[T](), cache.BlockUntilSynced(false))
+	if err != nil {
+		return nil, err
+	}
+	shared, ok := informer.(toolscache.SharedIndexInformer)
+	if !ok {
+		return nil, fmt.Errorf("the cache has no store: %T", informer)
+	}
+	items := shared.GetStore().List()
+	out := make([]types.NamespacedName, 0, len(items))
+	for _, item := range items {
+		out = append(out, client.ObjectKeyFromObject(item.(client.Object)))
+	}
+	return out, nil
+}
+
 // gone forgets what was known of an API that went.
 func (r *reconciler[T, Seen]) gone(gvk schema.GroupVersionKind) {
 	r.writer.ledger.forgetKind(func(k childKey) bool { return k.gvk == gvk })
@@ -288,6 +321,7 @@ func (r *reconciler[T, Seen]) forget(key types.NamespacedName) {
 	r.writer.rivals.forgetOwner(uid)
 	r.writer.leave(key)
 	r.writer.blockers.wait(r.writer.waiter(key), nil)
+	r.sources.calls.forget(key)
 	r.report.forget(uid)
 	r.metrics.forget(key)
 	r.tracker.replace(key, nil)

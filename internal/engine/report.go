@@ -41,6 +41,9 @@ type reporter struct {
 	knative bool
 	owner   string
 	part    part
+	// noStatus as in Spec; told is then what was last said of an object.
+	noStatus bool
+	told     map[types.UID]string
 	// readyEvent and notReadyEvent are reasons, as in Spec.
 	readyEvent, notReadyEvent string
 
@@ -77,6 +80,10 @@ func (r *reporter) report(ctx context.Context, obj client.Object, plan Plan, pro
 	for _, e := range said {
 		r.say(obj, e)
 	}
+	if r.noStatus {
+		r.sayChanges(obj, plan.Events, problem)
+		return nil, nil
+	}
 	live, version, err := r.current(obj)
 	if err != nil {
 		return nil, err
@@ -106,9 +113,29 @@ func (r *reporter) report(ctx context.Context, obj client.Object, plan Plan, pro
 	return conditionsOf(next), nil
 }
 
+// sayChanges tells in events what would else be in the status, once.
+func (r *reporter) sayChanges(obj client.Object, planned []Event, problem *Problem) {
+	if problem != nil {
+		planned = append([]Event{{Warning: true, Reason: problem.Reason, Message: problem.Message}}, planned...)
+	}
+	said := fmt.Sprint(planned)
+	r.mu.Lock()
+	again := r.told[obj.GetUID()] == said
+	r.told[obj.GetUID()] = said
+	r.mu.Unlock()
+	for _, e := range planned {
+		if !again {
+			r.say(obj, e)
+		}
+	}
+}
+
 // current is the newest status we know: our own last write where the cache
 // does not have it yet.
 func (r *reporter) current(obj client.Object) (map[string]any, string, error) {
+	if r.noStatus {
+		return map[string]any{}, "", nil
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if w, ok := r.written[obj.GetUID()]; ok && w.answer != nil {
@@ -154,6 +181,7 @@ func (r *reporter) forget(uid types.UID) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.written, uid)
+	delete(r.told, uid)
 }
 
 // next is the complete status that should stand.

@@ -47,7 +47,9 @@ func (g grants) controller(scheme *runtime.Scheme, c Controller) error {
 	}
 	own := resourceOf(gvk, "")
 	g.grant(own, "list", "watch")
-	g.grant(sub(own, "status"), "patch")
+	if !c.Spec().NoStatus {
+		g.grant(sub(own, "status"), "patch")
+	}
 	// Children block their owner's deletion, which needs this where
 	// OwnerReferencesPermissionEnforcement is on.
 	g.grant(sub(own, "finalizers"), "update")

@@ -33,7 +33,9 @@ func (c *controllerOf[T, Seen]) setup(ctx context.Context, e *Engine) error {
 	if err != nil {
 		return err
 	}
+	awake := &outside{sources: c.spec.Sources}
 	r := c.reconciler(e, gvk)
+	r.sources.calls = newCaller(&c.spec, awake.wake)
 	if r.report.part, err = e.claims.add(gvk.GroupKind(), c.spec); err != nil {
 		return err
 	}
@@ -51,6 +53,9 @@ func (c *controllerOf[T, Seen]) setup(ctx context.Context, e *Engine) error {
 		return err
 	}
 	if err := run.Watch(source.Channel(r.writer.waker.queue, &handler.EnqueueRequestForObject{})); err != nil {
+		return err
+	}
+	if err := run.Watch(awake); err != nil {
 		return err
 	}
 	for _, w := range watches {
@@ -77,7 +82,7 @@ func (c *controllerOf[T, Seen]) reconciler(e *Engine, gvk schema.GroupVersionKin
 		},
 		writer: &writer{
 			client: e.mgr.GetClient(), live: live, caches: e.caches, apis: e.apis, ledger: newLedger(),
-			metrics: &childMetrics{kind: gvk.Kind}, fieldOwner: c.spec.fieldOwner(), second: c.spec.second(), sharing: newSharing(),
+			metrics: &childMetrics{kind: gvk.Kind}, fieldOwner: c.spec.fieldOwner(), second: c.spec.second(), sharing: newSharing(), optOut: c.spec.OptOut,
 			oldManagers: c.spec.OldManagers, unwritten: c.spec.Unwritten,
 			blockers: e.blockers, rivals: rivals, waker: newWaker(), clock: e.clock,
 		},
@@ -85,6 +90,7 @@ func (c *controllerOf[T, Seen]) reconciler(e *Engine, gvk schema.GroupVersionKin
 			client: e.mgr.GetClient(), events: e.mgr.GetEventRecorder(c.spec.fieldOwner()), clock: e.clock,
 			ready: c.spec.readyType(), readyEvent: c.spec.ReadyEvent, notReadyEvent: c.spec.NotReadyEvent, knative: c.spec.Knative, owner: c.spec.fieldOwner(),
 			written: map[types.UID]writtenStatus{}, rivals: rivals, live: live, kind: gvk,
+			noStatus: c.spec.NoStatus, told: map[types.UID]string{},
 		},
 	}
 }
@@ -92,7 +98,13 @@ func (c *controllerOf[T, Seen]) reconciler(e *Engine, gvk schema.GroupVersionKin
 // watches lists everything that wakes objects of the kind, and tells the
 // reconciler where to read it.
 func (c *controllerOf[T, Seen]) watches(e *Engine, r *reconciler[T, Seen]) ([]*watched, error) {
-	out := []*watched{{engine: e, gvk: r.gvk, object: newObject[T](), cache: e.mgr.GetCache(), handler: primaryHandler(r.report)}}
+	objects, err := e.caches.of(Input{Select: c.spec.Select}, newObject[T](), c.spec.Name)
+	if err != nil {
+		return nil, err
+	}
+	r.objects = objects
+	r.writer.sharing.all = r.all
+	out := []*watched{{engine: e, gvk: r.gvk, object: newObject[T](), cache: objects, handler: primaryHandler(r.report)}}
 	for _, k := range c.spec.Children {
 		gvk, err := apiutil.GVKForObject(k.Object, e.mgr.GetScheme())
 		if err != nil {
@@ -192,7 +204,7 @@ func unchanged(e event.UpdateEvent, trimmed bool) bool {
 
 // ownerOf names the object of a kind that a child belongs to.
 func ownerOf(kind schema.GroupVersionKind, child client.Object) (types.NamespacedName, bool) {
-	if ref := metav1.GetControllerOfNoCopy(child); ref != nil {
+	if ref := metav1.GetControllerOfNoCopy(child); ref != nil && child.GetAnnotations()[AnnotationOwner] == "" {
 		gv, err := schema.ParseGroupVersion(ref.APIVersion)
 		if err != nil || gv.Group != kind.Group || ref.Kind != kind.Kind {
 			return types.NamespacedName{}, false

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -20,10 +21,17 @@ type sharing struct {
 	mu        sync.Mutex
 	byChild   map[childKey]map[types.NamespacedName]string // planner, digest it wrote or found
 	byPlanner map[types.NamespacedName][]childKey
+	// planned are the objects whose wishes are known since the start.
+	planned map[types.NamespacedName]bool
+	// unsure is set while there may be shared children that nobody plans.
+	unsure bool
+	// all lists the objects of the kind.
+	all func(ctx context.Context) ([]types.NamespacedName, error)
 }
 
 func newSharing() *sharing {
-	return &sharing{byChild: map[childKey]map[types.NamespacedName]string{}, byPlanner: map[types.NamespacedName][]childKey{}}
+	return &sharing{byChild: map[childKey]map[types.NamespacedName]string{}, byPlanner: map[types.NamespacedName][]childKey{},
+		planned: map[types.NamespacedName]bool{}, unsure: true}
 }
 
 // alone keeps other writers of shared children out until it is released.
@@ -44,6 +52,7 @@ func (s *sharing) planners(key childKey) []types.NamespacedName {
 func (s *sharing) plans(who types.NamespacedName, keys []childKey) (abandoned []childKey) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.planned[who] = true
 	for _, key := range s.byPlanner[who] {
 		if slices.Contains(keys, key) {
 			continue
@@ -52,6 +61,7 @@ func (s *sharing) plans(who types.NamespacedName, keys []childKey) (abandoned []
 		if len(s.byChild[key]) == 0 {
 			delete(s.byChild, key)
 			abandoned = append(abandoned, key)
+			s.unsure = true
 		}
 	}
 	delete(s.byPlanner, who)
@@ -86,6 +96,9 @@ func (s *sharing) said(o owner, in *intent) bool {
 // judge is check with a rule for shared children: who already had its say does
 // not overrule the one that spoke later.
 func (w *writer) judge(o owner, in *intent, live client.Object) verdict {
+	if live != nil && (in.CreateOnly || w.optedOut(live)) {
+		return intact
+	}
 	v := w.check(in, live)
 	if !in.Shared {
 		return v
@@ -97,6 +110,11 @@ func (w *writer) judge(o owner, in *intent, live client.Object) verdict {
 		w.sharing.say(o, in)
 	}
 	return v
+}
+
+// optedOut tells whether a user keeps a child for himself.
+func (w *writer) optedOut(live client.Object) bool {
+	return w.optOut != "" && live.GetAnnotations()[w.optOut] == "false"
 }
 
 // addShared finds the live shared children of a plan, which are not among the
@@ -125,7 +143,87 @@ func (w *writer) addShared(ctx context.Context, o owner, intents []*intent, have
 }
 
 // leave forgets an object that is gone.
-func (w *writer) leave(who types.NamespacedName) { w.forgetShared(w.sharing.plans(who, nil)) }
+func (w *writer) leave(who types.NamespacedName) {
+	w.forgetShared(w.sharing.plans(who, nil))
+	w.sharing.mu.Lock()
+	delete(w.sharing.planned, who)
+	w.sharing.mu.Unlock()
+}
+
+// removeUnshared removes the shared children that nobody plans any more. It waits
+// until the wishes of all objects are known, so that nothing is removed because a
+// process has just started, and what an earlier process left is removed then.
+func (w *writer) removeUnshared(ctx context.Context) *Problem {
+	if !w.sharing.mayBeIdle() {
+		return nil
+	}
+	have, err := w.childrenOf(ctx, OwnerShared)
+	if err != nil {
+		return problemOf(err, "Reading the shared children")
+	}
+	if len(have) == 0 {
+		return nil
+	}
+	if complete, err := w.sharing.complete(ctx); err != nil || !complete {
+		return asProblem(err, "Reading who shares children")
+	}
+	defer w.sharing.alone()()
+	nobody := &metav1.PartialObjectMetadata{}
+	nobody.SetUID(OwnerShared)
+	out := outcome{}
+	for key, obj := range have {
+		if len(w.sharing.planners(key)) == 0 && w.made(obj) && !w.optedOut(obj) {
+			w.remove(ctx, owner{Object: nobody}, key, obj, &out)
+		}
+	}
+	if len(out.problems) > 0 {
+		return summary(out.problems)
+	}
+	w.sharing.sure()
+	return nil
+}
+
+func (s *sharing) mayBeIdle() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.unsure && s.all != nil
+}
+
+func (s *sharing) sure() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.unsure = false
+}
+
+// complete tells whether the wishes of all objects are known.
+func (s *sharing) complete(ctx context.Context) (bool, error) {
+	all, err := s.all(ctx)
+	if err != nil {
+		return false, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return !slices.ContainsFunc(all, func(who types.NamespacedName) bool { return !s.planned[who] }), nil
+}
+
+// leftAlone tells whether a child that is only created is there already, whoever
+// made it: that of somebody else is in no cache.
+func (w *writer) leftAlone(ctx context.Context, in *intent, live client.Object) (bool, error) {
+	if !in.CreateOnly || live != nil {
+		return in.CreateOnly, nil
+	}
+	if last, known := w.ledger.get(in.holder, in.key); known && last.digest != "" {
+		return true, nil
+	}
+	head := &metav1.PartialObjectMetadata{}
+	head.SetGroupVersionKind(in.key.gvk)
+	err := w.live.Get(ctx, in.key.NamespacedName, head)
+	if err != nil {
+		return false, client.IgnoreNotFound(err)
+	}
+	w.ledger.put(in.holder, in.key, entry{uid: head.UID, digest: in.digest, version: head.ResourceVersion})
+	return true, nil
+}
 
 func (w *writer) forgetShared(keys []childKey) {
 	for _, key := range keys {

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -108,8 +109,10 @@ func TestSharedChild(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	testkit.NoWrites(t, restarted, quietFor, "when the owners go")
-	waitBundle(t, b, "x")
+	b.Gone(t, &corev1.ConfigMap{}, "bundle")
+	if n := restarted.Writes(); n != 1 {
+		t.Errorf("%d writes when the owners go, want one:\n%s", n, restarted)
+	}
 }
 
 // TestSharedChildInDispute: each owner has its say once, and nobody insists.
