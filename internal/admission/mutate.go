@@ -24,7 +24,7 @@ func (k Kind) mutate(ctx context.Context, req admission.Request) admission.Respo
 	if refused != nil {
 		return *refused
 	}
-	if seen.leaving() {
+	if seen.deleting() {
 		return admission.Allowed("")
 	}
 	result, err := edit(req.Object.Raw, seen.object, func() error {

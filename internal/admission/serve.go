@@ -54,7 +54,7 @@ func (k Kind) validate(ctx context.Context, req admission.Request) admission.Res
 	if refused != nil {
 		return *refused
 	}
-	if seen.leaving() || k.Validate == nil {
+	if seen.deleting() || k.Validate == nil {
 		return admission.Allowed("").WithWarnings(seen.warnings...)
 	}
 	warnings, err := k.Validate(admission.NewContextWithRequest(ctx, req), seen.old, seen.object)
@@ -83,9 +83,9 @@ type seen struct {
 	warnings    []string
 }
 
-// leaving is true for an object that is being deleted: nothing may keep its
+// deleting is true for an object that is being deleted: nothing may keep its
 // finalizers from being removed.
-func (s *seen) leaving() bool { return s.object.GetDeletionTimestamp() != nil }
+func (s *seen) deleting() bool { return s.object.GetDeletionTimestamp() != nil }
 
 // read decodes the objects of a request strictly. A problem that the stored
 // object already had becomes a warning; any other refuses the request.
@@ -110,7 +110,7 @@ func (k Kind) read(req admission.Request) (*seen, *admission.Response) {
 		return nil, refusal(apierrors.NewBadRequest(err.Error()))
 	}
 	fresh, known := object.problems.since(before)
-	if len(fresh) > 0 && !out.leaving() {
+	if len(fresh) > 0 && !out.deleting() {
 		return nil, refusal(fresh.status(k.GVK.GroupKind(), nameOf(req)))
 	}
 	for _, p := range known[:min(len(known), listed)] {

@@ -34,11 +34,11 @@ func FuzzParse(f *testing.F) {
 				t.Errorf("problem %+v", p)
 			}
 		}
-		if refused != (got.Doubt(s.key) != nil) {
-			t.Errorf("refused is %v, and doubts are %+v", refused, got.Doubts)
+		if refused != (got.FirstUnusable(s.key) != nil) {
+			t.Errorf("refused is %v, and doubts are %+v", refused, got.Unusable)
 		}
 		want := Default()
-		want.Doubts = got.Doubts
+		want.Unusable = got.Unusable
 		if refused && !cmp.Equal(want, got, same) {
 			t.Errorf("a refused key took effect: %s", cmp.Diff(want, got))
 		}

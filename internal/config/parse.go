@@ -88,11 +88,11 @@ func Parse(data map[string]string, last *Config) (*Config, []Problem) {
 		if len(faults) > 0 {
 			s.keep(next, orDefault(last))
 			p := Problem{Key: s.key, Fault: complain(s.key, faults)}
-			if known := last != nil && last.Doubt(s.key) == nil; known {
+			if known := last != nil && last.FirstUnusable(s.key) == nil; known {
 				p.Message = p.Fault + " " + lastHolds
 			} else {
 				p.Message = p.Fault + " " + defaultHolds
-				next.Doubts = append(next.Doubts, p)
+				next.Unusable = append(next.Unusable, p)
 			}
 			problems = append(problems, p)
 		}

@@ -299,8 +299,8 @@ func TestParseRefuses(t *testing.T) {
 			if !strings.Contains(problems[0].Message, "defaults stand in") {
 				t.Errorf("%q does not say that the defaults stand in", problems[0].Message)
 			}
-			if d := fallback.Doubt(test.key); d == nil || *d != problems[0] || got.Doubt(test.key) != nil {
-				t.Errorf("doubts are %+v without a last config, and %+v with one", fallback.Doubts, got.Doubts)
+			if d := fallback.FirstUnusable(test.key); d == nil || *d != problems[0] || got.FirstUnusable(test.key) != nil {
+				t.Errorf("doubts are %+v without a last config, and %+v with one", fallback.Unusable, got.Unusable)
 			}
 		})
 	}

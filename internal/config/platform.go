@@ -21,11 +21,11 @@ type Reader interface {
 type Platform struct {
 	// Namespace is where the ConfigMap lives. Empty means wherever one is found, which is right without a cluster.
 	Namespace string
-	book      *Book
+	lastGood  *LastGood
 }
 
 // NewPlatform has read nothing yet.
-func NewPlatform() *Platform { return &Platform{book: NewBook()} }
+func NewPlatform() *Platform { return &Platform{lastGood: NewLastGood()} }
 
 // Read returns the configuration that holds and the namespace it lives in.
 func (p *Platform) Read(ctx context.Context, r Reader) (*Config, string, error) {
@@ -33,7 +33,7 @@ func (p *Platform) Read(ctx context.Context, r Reader) (*Config, string, error) 
 	if err != nil {
 		return nil, "", err
 	}
-	cfg, _ := p.book.Read(cm) // what is wrong with it is told by the Watcher, on the ConfigMap itself
+	cfg, _ := p.lastGood.Read(cm) // what is wrong with it is told by the Watcher, on the ConfigMap itself
 	if cm == nil {
 		return cfg, p.Namespace, nil
 	}

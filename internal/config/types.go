@@ -73,17 +73,17 @@ type Config struct {
 	Scheduler              Scheduler
 	WVA                    WVA
 
-	// Doubts are the keys that cannot be used and of which no good value is known, because they have been wrong ever
+	// Unusable are the keys that cannot be used and of which no good value is known, because they have been wrong ever
 	// since the process started: their defaults only stand in. Whoever would change what was made of the true value
 	// asks for them first.
-	Doubts []Problem
+	Unusable []Problem
 }
 
-// Doubt is the first of the keys that is in doubt, nil if none is.
-func (c *Config) Doubt(keys ...string) *Problem {
-	for i := range c.Doubts {
-		if slices.Contains(keys, c.Doubts[i].Key) {
-			return &c.Doubts[i]
+// FirstUnusable is the first of the keys that cannot be used, nil if none is.
+func (c *Config) FirstUnusable(keys ...string) *Problem {
+	for i := range c.Unusable {
+		if slices.Contains(keys, c.Unusable[i].Key) {
+			return &c.Unusable[i]
 		}
 	}
 	return nil

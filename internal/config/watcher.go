@@ -37,7 +37,7 @@ const (
 type Watcher struct {
 	cache    cache.Cache
 	recorder events.EventRecorder
-	book     *Book
+	lastGood *LastGood
 	current  atomic.Pointer[Config]
 	synced   chan struct{}
 
@@ -73,7 +73,7 @@ func NewWatcher(cfg *rest.Config, namespace string, recorder events.EventRecorde
 		return nil, fmt.Errorf("make the cache for the configuration: %w", err)
 	}
 	w := &Watcher{
-		cache: cached, recorder: recorder, book: NewBook(), synced: make(chan struct{}), log: log.Log, said: map[Problem]bool{},
+		cache: cached, recorder: recorder, lastGood: NewLastGood(), synced: make(chan struct{}), log: log.Log, said: map[Problem]bool{},
 	}
 	w.current.Store(Default())
 	return w, nil
@@ -125,7 +125,7 @@ func (w *Watcher) Start(ctx context.Context) error {
 	defer done.Wait()
 	done.Go(func() {
 		if toolscache.WaitForCacheSync(ctx.Done(), handled.HasSynced) {
-			w.settle()
+			w.markSynced()
 		}
 	})
 	return w.cache.Start(ctx)
@@ -134,13 +134,13 @@ func (w *Watcher) Start(ctx context.Context) error {
 // take makes a version of the ConfigMap, or its absence, the one that holds.
 func (w *Watcher) take(obj any) {
 	cm, _ := obj.(*corev1.ConfigMap)
-	config, problems := w.book.Read(cm)
+	config, problems := w.lastGood.Read(cm)
 	w.current.Store(config)
 	w.report(cm, problems)
 }
 
-// settle ends the waiting. Without a ConfigMap nothing has been reported so far.
-func (w *Watcher) settle() {
+// markSynced ends the waiting. Without a ConfigMap nothing has been reported so far.
+func (w *Watcher) markSynced() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if len(w.said) == 0 {

@@ -6,7 +6,7 @@ import "time"
 
 // Tested is a room that brings databases to another version and whose clock is
 // ahead, so that pauses are over sooner.
-func (r *Room) Tested(version string, ahead time.Duration) *Room {
+func (r *Domain) Tested(version string, ahead time.Duration) *Domain {
 	r.version, r.now = version, func() time.Time { return time.Now().Add(ahead) }
 	return r
 }

@@ -50,8 +50,8 @@ var (
 // +kubebuilder:rbac:groups=mlflow.kubeflow.org,resources=mlflowconfigs,verbs=get;list;watch
 // +kubebuilder:rbac:groups=mlflow.kubeflow.org,resources=experiments,verbs=get;list;update
 
-// Room is the domain.
-type Room struct {
+// Domain is the domain.
+type Domain struct {
 	settings Settings
 	chart    *render.Chart
 	keys     *keys
@@ -62,23 +62,23 @@ type Room struct {
 
 // New prepares the domain as it is without a cluster: nothing secret is made, and an image of the supported version
 // stands in for the one that the platform ships.
-func New() *Room {
-	return &Room{
+func New() *Domain {
+	return &Domain{
 		chart: render.New(), now: time.Now, version: SupportedVersion,
 		settings: Settings{Namespace: "default", Image: "mlflow:v" + SupportedVersion, NotOpenShift: true}.withDefaults(),
 	}
 }
 
-// With takes other settings.
-func (r *Room) With(settings Settings) *Room {
+// WithSettings takes other settings.
+func (r *Domain) WithSettings(settings Settings) *Domain {
 	r.settings = settings.withDefaults()
 	return r
 }
 
-// In takes the settings of a platform, and makes certificates from now on.
-func (r *Room) In(settings Settings) *Room {
+// WithPlatform takes the settings of a platform, and makes certificates from now on.
+func (r *Domain) WithPlatform(settings Settings) *Domain {
 	r.keys = &keys{}
-	return r.With(settings)
+	return r.WithSettings(settings)
 }
 
 // Home are the resources that the domain writes in the namespace of its settings, and nowhere else.
@@ -99,24 +99,24 @@ func Named() map[string][]string {
 }
 
 // Controllers of the domain.
-func (r *Room) Controllers() []engine.Controller { return []engine.Controller{r.servers()} }
+func (r *Domain) Controllers() []engine.Controller { return []engine.Controller{r.servers()} }
 
 // Module is the controller of the platform's module, for where MLflow is one.
-func (r *Room) Module() engine.Controller {
+func (r *Domain) Module() engine.Controller {
 	return module.Controller(func() module.Settings { return module.Settings{Namespace: r.settings.Namespace, Version: r.version} })
 }
 
 // Access is the controller that lets the platform's groups into workspaces.
-func (r *Room) Access() engine.Controller {
+func (r *Domain) Access() engine.Controller {
 	return access.Controller(func() access.Settings { return access.Settings{Prefix: r.settings.RolePrefix} })
 }
 
 // servers is the kind MLflow.
-type servers struct{ *Room }
+type servers struct{ *Domain }
 
 var _ engine.Kind[*mlflowv1.MLflow, Seen] = servers{}
 
-func (r *Room) servers() engine.Controller {
+func (r *Domain) servers() engine.Controller {
 	return engine.For[*mlflowv1.MLflow, Seen](servers{r}, engine.Spec{
 		Name:          "mlflow",
 		Ready:         conditionAvailable,
@@ -179,7 +179,7 @@ var ofServer = func() labels.Selector {
 
 // Observe implements engine.Kind.
 func (s servers) Observe(ctx context.Context, r engine.Reader, m *mlflowv1.MLflow) (Seen, error) {
-	o := &observer{Room: s.Room, Reader: r, mlflow: m}
+	o := &observer{Domain: s.Domain, Reader: r, mlflow: m}
 	return o.observe(ctx)
 }
 

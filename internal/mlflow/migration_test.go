@@ -46,7 +46,7 @@ func (d *driver) run(version string, ahead time.Duration) func(context.Context, 
 	settings := d.Settings
 	settings.Namespace = d.NS
 	return func(ctx context.Context, cfg *rest.Config) error {
-		return mlflowtest.RunWith(ctx, cfg, mlflow.New().Tested(version, ahead).In(settings).Controllers()...)
+		return mlflowtest.RunWith(ctx, cfg, mlflow.New().Tested(version, ahead).WithPlatform(settings).Controllers()...)
 	}
 }
 

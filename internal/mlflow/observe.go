@@ -66,7 +66,7 @@ type Seen struct {
 
 // observer reads for one server.
 type observer struct {
-	*Room
+	*Domain
 	engine.Reader
 	mlflow *mlflowv1.MLflow
 	seen   Seen

@@ -53,7 +53,7 @@ func plan(t testing.TB, in []byte) []byte {
 	if p.Schemas, err = admission.Embedded(); err != nil {
 		t.Fatal(err)
 	}
-	p.Controllers = mlflow.New().With(settings).Controllers()
+	p.Controllers = mlflow.New().WithSettings(settings).Controllers()
 	var out bytes.Buffer
 	if err := p.PlanText(t.Context(), "in.yaml", in, &out); err != nil {
 		out.WriteString("refused: " + err.Error() + "\n")

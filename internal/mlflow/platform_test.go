@@ -25,7 +25,7 @@ func TestServerWaitsForTheModule(t *testing.T) {
 	b := mlflowtest.With(t, map[string]any{"module": map[string]any{"enabled": true}})
 	settings := b.Settings
 	settings.Namespace, settings.Module = b.NS, true
-	room := mlflow.New().In(settings)
+	room := mlflow.New().WithPlatform(settings)
 	testkit.Manage(t, func(ctx context.Context) error {
 		return mlflowtest.RunWith(ctx, b.Manager, append(room.Controllers(), room.Module())...)
 	})

@@ -14,9 +14,9 @@ import (
 	"github.com/modelplane/modelplane/api/serving/v1beta1"
 	"github.com/modelplane/modelplane/internal/config"
 	"github.com/modelplane/modelplane/internal/engine"
-	"github.com/modelplane/modelplane/internal/serving/models"
 	"github.com/modelplane/modelplane/internal/serving/observed"
 	"github.com/modelplane/modelplane/internal/serving/resolve"
+	"github.com/modelplane/modelplane/internal/serving/trainedmodels"
 )
 
 // The copy of the certificates that models are fetched with.
@@ -28,7 +28,7 @@ const (
 // configMaps begins a plan with what pods read in every mode: it stays while a service is stopped.
 func configMaps(isvc *v1beta1.InferenceService, seen *observed.State) engine.Plan {
 	var plan engine.Plan
-	if models.MultiModel(&isvc.Spec.Predictor) && seen.Mode != config.ModeModelMesh {
+	if trainedmodels.MultiModel(&isvc.Spec.Predictor) && seen.Mode != config.ModeModelMesh {
 		plan.Children = append(plan.Children, engine.Child{Object: modelConfig(isvc, seen)})
 	}
 	source := seen.Config.StorageInitializer.CABundleConfigMapName
@@ -58,7 +58,7 @@ type modelEntry struct {
 // several.
 func modelConfig(isvc *v1beta1.InferenceService, seen *observed.State) *corev1.ConfigMap {
 	entries := []modelEntry{}
-	fits, _ := models.Fit(seen.Models, models.MemoryLimit(isvc))
+	fits, _ := trainedmodels.Fit(seen.Models, trainedmodels.MemoryLimit(isvc))
 	for i := range fits {
 		entries = append(entries, modelEntry{Name: fits[i].Name, Spec: fits[i].Spec.Model})
 	}

@@ -18,12 +18,12 @@ import (
 
 const reasonAutoUpdateDisabled = "AutoUpdateDisabled"
 
-// doubtful is the plan while a part of the configuration is not known: it was
+// heldByConfig is the plan while a part of the configuration is not known: it was
 // wrong already when we started, so that its default is no more than a guess.
 // What runs goes on as it is, and says so; what is new or was changed waits.
-func doubtful(judge status.Judge, begun engine.Plan) engine.Plan {
+func heldByConfig(judge status.Judge, begun engine.Plan) engine.Plan {
 	isvc, seen := judge.Isvc, judge.Seen
-	message := seen.Doubt.Fault + " Correct it; until then nothing is made or changed."
+	message := seen.ConfigProblem.Fault + " Correct it; until then nothing is made or changed."
 	before, _ := judge.Before(status.PredictorReady)
 	told := before.Reason == status.ReasonInvalidConfig // of a change that waits, or of a new service
 	if seen.Mode == config.ModeModelMesh {
@@ -46,7 +46,7 @@ func doubtful(judge status.Judge, begun engine.Plan) engine.Plan {
 // that while the service is ready.
 func unwanted(isvc *v1beta1.InferenceService, seen *observed.State) bool {
 	ready, _ := status.Judge{Isvc: isvc}.Before(v1beta1.ConditionReady)
-	return status.Frozen(isvc) && ready.Status == metav1.ConditionTrue && resolve.PlatformChanged(isvc, seen, status.MadeOf(isvc))
+	return status.AutoUpdateDisabled(isvc) && ready.Status == metav1.ConditionTrue && resolve.PlatformChanged(isvc, seen, status.MadeOf(isvc))
 }
 
 // keep is the plan while the platform's changes are not wanted. What children

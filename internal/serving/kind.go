@@ -26,8 +26,8 @@ import (
 	"github.com/modelplane/modelplane/internal/kube"
 	"github.com/modelplane/modelplane/internal/serving/graphs"
 	"github.com/modelplane/modelplane/internal/serving/ingress"
-	"github.com/modelplane/modelplane/internal/serving/models"
 	"github.com/modelplane/modelplane/internal/serving/observed"
+	"github.com/modelplane/modelplane/internal/serving/trainedmodels"
 )
 
 // AddToScheme makes a scheme know every kind that the domain reads or writes.
@@ -35,37 +35,37 @@ func AddToScheme(scheme *runtime.Scheme) error {
 	return errors.Join(admission.AddToScheme(scheme), gatewayv1.Install(scheme))
 }
 
-// Room is the domain: what its controllers and webhooks share.
-type Room struct {
+// Domain is the domain: what its controllers and webhooks share.
+type Domain struct {
 	Settings
 	platform *config.Platform
 	cluster  cluster
 }
 
 // New prepares the domain.
-func New() *Room { return &Room{platform: config.NewPlatform()} }
+func New() *Domain { return &Domain{platform: config.NewPlatform()} }
 
-// In says in which namespace the platform's configuration lives.
-func (r *Room) In(namespace string) *Room {
+// WithNamespace says in which namespace the platform's configuration lives.
+func (r *Domain) WithNamespace(namespace string) *Domain {
 	r.platform.Namespace = namespace
 	return r
 }
 
-// On says who knows the version of Kubernetes.
-func (r *Room) On(cluster discovery.ServerVersionInterface) *Room {
+// WithKubernetes says who knows the version of Kubernetes.
+func (r *Domain) WithKubernetes(cluster discovery.ServerVersionInterface) *Domain {
 	r.cluster.ask = cluster
 	return r
 }
 
 // Controllers of the domain.
-func (r *Room) Controllers() []engine.Controller {
-	return []engine.Controller{r.services(), graphs.Controller(r.platform), models.Controller()}
+func (r *Domain) Controllers() []engine.Controller {
+	return []engine.Controller{r.services(), graphs.Controller(r.platform), trainedmodels.Controller()}
 }
 
 // services is the kind InferenceService.
-type services struct{ *Room }
+type services struct{ *Domain }
 
-func (r *Room) services() engine.Controller {
+func (r *Domain) services() engine.Controller {
 	return engine.For[*v1beta1.InferenceService, observed.State](services{r}, engine.Spec{
 		Name:          "inferenceservice",
 		Knative:       true,

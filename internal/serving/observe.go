@@ -20,11 +20,11 @@ import (
 	"github.com/modelplane/modelplane/internal/config"
 	"github.com/modelplane/modelplane/internal/engine"
 	"github.com/modelplane/modelplane/internal/serving/ingress"
-	"github.com/modelplane/modelplane/internal/serving/models"
 	"github.com/modelplane/modelplane/internal/serving/observed"
 	"github.com/modelplane/modelplane/internal/serving/resolve"
 	"github.com/modelplane/modelplane/internal/serving/runtimes"
 	"github.com/modelplane/modelplane/internal/serving/storage"
+	"github.com/modelplane/modelplane/internal/serving/trainedmodels"
 	"github.com/modelplane/modelplane/internal/serving/workload"
 )
 
@@ -37,13 +37,13 @@ const (
 
 // Observe implements engine.Kind.
 func (s services) Observe(ctx context.Context, r engine.Reader, isvc *v1beta1.InferenceService) (observed.State, error) {
-	o := &observer{Room: s.Room, Reader: r, isvc: isvc}
+	o := &observer{Domain: s.Domain, Reader: r, isvc: isvc}
 	return o.observe(ctx)
 }
 
 // observer reads for one service.
 type observer struct {
-	*Room
+	*Domain
 	engine.Reader
 	isvc *v1beta1.InferenceService
 	seen observed.State
@@ -66,7 +66,7 @@ func (o *observer) readConfig(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	o.seen.Mode, o.seen.Doubt = modeOf(o.isvc, o.seen.Config), o.seen.Config.Doubt(resolve.ConfigKeys...)
+	o.seen.Mode, o.seen.ConfigProblem = modeOf(o.isvc, o.seen.Config), o.seen.Config.FirstUnusable(resolve.ConfigKeys...)
 	if o.seen.Config.StorageInitializer.EffectiveOCIMode() != "" {
 		if o.seen.Kubernetes, err = o.cluster.Version(); err != nil {
 			return err
@@ -189,7 +189,7 @@ func (c contents) Get(ctx context.Context, key client.ObjectKey, obj client.Obje
 
 // readModels reads the TrainedModels of a server that takes several.
 func (o *observer) readModels(ctx context.Context) error {
-	if !models.MultiModel(&o.isvc.Spec.Predictor) || o.seen.Mode == config.ModeModelMesh {
+	if !trainedmodels.MultiModel(&o.isvc.Spec.Predictor) || o.seen.Mode == config.ModeModelMesh {
 		return nil
 	}
 	list := &v1alpha1.TrainedModelList{}

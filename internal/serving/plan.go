@@ -24,8 +24,8 @@ func (services) Plan(isvc *v1beta1.InferenceService, seen observed.State) engine
 	switch {
 	case stopped(isvc):
 		return engine.Plan{Children: begun.Children, Status: judge.Stopped()}
-	case seen.Doubt != nil:
-		return doubtful(judge, begun)
+	case seen.ConfigProblem != nil:
+		return heldByConfig(judge, begun)
 	case seen.Mode == config.ModeModelMesh:
 		return modelmesh.Plan(isvc, &seen, begun)
 	case unwanted(isvc, &seen):

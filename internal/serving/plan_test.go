@@ -28,7 +28,7 @@ func TestPlan(t *testing.T) {
 		if v := testkit.FrontMatter(in)["kubernetes"]; len(v) > 0 {
 			cluster = kubernetes(v[0])
 		}
-		room := serving.New().On(&cluster)
+		room := serving.New().WithKubernetes(&cluster)
 		return servingtest.Plan(t, servingtest.Planner(t, room, room.Controllers()...), in)
 	})
 }

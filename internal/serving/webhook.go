@@ -10,7 +10,7 @@ import (
 
 	"github.com/modelplane/modelplane/internal/admission"
 	"github.com/modelplane/modelplane/internal/config"
-	"github.com/modelplane/modelplane/internal/serving/admit"
+	"github.com/modelplane/modelplane/internal/serving/validation"
 )
 
 // Settings hand the configuration to webhooks, which are put together before
@@ -26,8 +26,8 @@ func (s *Settings) Current() *config.Config {
 	return nil
 }
 
-// Use takes the configuration from a source from now on.
-func (s *Settings) Use(source config.Source) { s.source.Store(&source) }
+// SetSource takes the configuration from a source from now on.
+func (s *Settings) SetSource(source config.Source) { s.source.Store(&source) }
 
 // Admission returns the kinds of the domain with the rules that their schemas
 // cannot express.
@@ -36,7 +36,7 @@ func (s *Settings) Admission() ([]admission.Kind, error) {
 	if err != nil {
 		return nil, err
 	}
-	admit.Rules{Config: s}.Apply(kinds)
+	validation.Rules{Config: s}.Apply(kinds)
 	return kinds, nil
 }
 

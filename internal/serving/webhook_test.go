@@ -33,7 +33,7 @@ func TestSettingsComeFromTheirSource(t *testing.T) {
 		t.Errorf("settings without a source have %v", cfg)
 	}
 	cfg := config.Default()
-	s.Use(config.Static(cfg))
+	s.SetSource(config.Static(cfg))
 	if s.Current() != cfg {
 		t.Error("the settings are not those of the source")
 	}

@@ -25,8 +25,8 @@ import (
 	"github.com/modelplane/modelplane/internal/chart"
 	"github.com/modelplane/modelplane/internal/chart/charttest"
 	"github.com/modelplane/modelplane/internal/config"
+	"github.com/modelplane/modelplane/internal/serving/defaultruntimes"
 	"github.com/modelplane/modelplane/internal/serving/runtimes"
-	"github.com/modelplane/modelplane/internal/serving/shipped"
 	"github.com/modelplane/modelplane/internal/testkit"
 )
 
@@ -126,7 +126,7 @@ func TestConfigurationKeys(t *testing.T) {
 // bring reads what the manager would create.
 func bring(t *testing.T, values map[string]any) (map[string]v1alpha1.ClusterServingRuntime, map[string]v1alpha1.ClusterStorageContainer) {
 	t.Helper()
-	cm := configMap(t, shipped.Name, values)
+	cm := configMap(t, defaultruntimes.Name, values)
 	if cm == nil {
 		t.Fatal("there is no list")
 	}
@@ -233,7 +233,7 @@ func TestShippedValues(t *testing.T) {
 			}
 		})
 	}
-	if configMap(t, shipped.Name, valuesOf(t, "{enable: [mlflow]}")) != nil {
+	if configMap(t, defaultruntimes.Name, valuesOf(t, "{enable: [mlflow]}")) != nil {
 		t.Error("runtimes without the domain")
 	}
 	for values, want := range map[string]string{
@@ -263,7 +263,7 @@ func TestShippedRuntimesUnderRestrictedLevel(t *testing.T) {
 		}
 	}
 	namespace := restricted(t, cluster)
-	cm := configMap(t, shipped.Name, valuesOf(t, "{runtimes: {servers: {kserve-openvino: {enabled: true}}}}"))
+	cm := configMap(t, defaultruntimes.Name, valuesOf(t, "{runtimes: {servers: {kserve-openvino: {enabled: true}}}}"))
 	cm.Namespace = namespace
 	if err := cluster.Client().Create(context.Background(), cm); err != nil {
 		t.Fatal(err)
@@ -294,7 +294,7 @@ func TestShippedRuntimesUnderRestrictedLevel(t *testing.T) {
 // keep runs the manager's part until the end of the test, and removes what it made.
 func keep(t *testing.T, cluster *testkit.Cluster, namespace string) {
 	t.Helper()
-	keeper, err := shipped.New(cluster.Config(), namespace)
+	keeper, err := defaultruntimes.New(cluster.Config(), namespace)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -25,7 +25,7 @@ import (
 	"github.com/modelplane/modelplane/internal/chart"
 	"github.com/modelplane/modelplane/internal/chart/charttest"
 	"github.com/modelplane/modelplane/internal/config"
-	"github.com/modelplane/modelplane/internal/serving/shipped"
+	"github.com/modelplane/modelplane/internal/serving/defaultruntimes"
 	"github.com/modelplane/modelplane/internal/testkit"
 	"github.com/modelplane/modelplane/internal/testkit/checkout"
 )
@@ -114,7 +114,7 @@ func (h *house) ship(t *testing.T) {
 		}
 	})
 	objects := charttest.Render(t, h.chart())
-	i := slices.IndexFunc(objects, func(o chart.Object) bool { return o.GetKind() == "ConfigMap" && o.GetName() == shipped.Name })
+	i := slices.IndexFunc(objects, func(o chart.Object) bool { return o.GetKind() == "ConfigMap" && o.GetName() == defaultruntimes.Name })
 	h.put(t, objects[i].Unstructured)
 	listed, _, _ := unstructured.NestedMap(objects[i].Object, "data")
 	testkit.Eventually(t, patience, "what comes with the release", func() error {

@@ -16,7 +16,7 @@ import (
 )
 
 // completeMLflow tells the room what the environment says of the platform, in the variables that installations have.
-func completeMLflow(d *manager.Domain, tracking *mlflow.Room) {
+func completeMLflow(d *manager.Domain, tracking *mlflow.Domain) {
 	d.Home, d.Named = mlflow.Home(), mlflow.Named()
 	d.WholeCluster = true
 	d.Marked = append(d.Marked, "./internal/mlflow")
@@ -30,7 +30,7 @@ func completeMLflow(d *manager.Domain, tracking *mlflow.Room) {
 		}
 	}
 	d.Setup = func(_ context.Context, _ ctrl.Manager, o manager.SetupOptions) error {
-		tracking.In(mlflow.FromEnv(os.Getenv, o.Namespace))
+		tracking.WithPlatform(mlflow.FromEnv(os.Getenv, o.Namespace))
 		return nil
 	}
 }

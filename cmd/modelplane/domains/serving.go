@@ -12,18 +12,18 @@ import (
 	"github.com/modelplane/modelplane/internal/config"
 	"github.com/modelplane/modelplane/internal/manager"
 	"github.com/modelplane/modelplane/internal/serving"
-	"github.com/modelplane/modelplane/internal/serving/pods"
-	"github.com/modelplane/modelplane/internal/serving/shipped"
+	"github.com/modelplane/modelplane/internal/serving/defaultruntimes"
+	"github.com/modelplane/modelplane/internal/serving/podwebhook"
 )
 
 // completeServing adds the webhook that completes the pods of InferenceServices,
 // and tells the room where its configuration is. A replica answers webhooks once
 // it knows the configuration.
-func completeServing(d *manager.Domain, models *serving.Room, platform *configuration) {
-	mutator := &pods.Mutator{}
+func completeServing(d *manager.Domain, models *serving.Domain, platform *configuration) {
+	mutator := &podwebhook.Mutator{}
 	d.AddToScheme = serving.AddToScheme
-	d.Hooks = append(d.Hooks, pods.Hook(mutator))
-	d.Marked = append(d.Marked, "./internal/serving/pods", "./internal/serving/shipped", "./internal/config")
+	d.Hooks = append(d.Hooks, podwebhook.Hook(mutator))
+	d.Marked = append(d.Marked, "./internal/serving/podwebhook", "./internal/serving/defaultruntimes", "./internal/config")
 	d.Setup = func(_ context.Context, mgr ctrl.Manager, o manager.SetupOptions) error {
 		watcher, err := platform.follow(mgr, o.Namespace)
 		if err != nil {
@@ -33,9 +33,9 @@ func completeServing(d *manager.Domain, models *serving.Room, platform *configur
 		if err != nil {
 			return err
 		}
-		models.In(o.Namespace).On(cluster).Use(watcher)
+		models.WithNamespace(o.Namespace).WithKubernetes(cluster).SetSource(watcher)
 		mutator.Connect(watcher, o.Namespace, mgr.GetAPIReader(), mgr.GetClient())
-		keeper, err := shipped.New(mgr.GetConfig(), o.Namespace)
+		keeper, err := defaultruntimes.New(mgr.GetConfig(), o.Namespace)
 		if err != nil {
 			return err
 		}
@@ -45,12 +45,12 @@ func completeServing(d *manager.Domain, models *serving.Room, platform *configur
 
 // completeModelMesh lets the kinds that it shares with serving be admitted by the
 // same rules, also where serving is not enabled.
-func completeModelMesh(d *manager.Domain, models *serving.Room, platform *configuration) {
+func completeModelMesh(d *manager.Domain, models *serving.Domain, platform *configuration) {
 	d.Marked = append(d.Marked, "./internal/config")
 	d.Setup = func(_ context.Context, mgr ctrl.Manager, o manager.SetupOptions) error {
 		watcher, err := platform.follow(mgr, o.Namespace)
 		if err == nil {
-			models.Use(watcher)
+			models.SetSource(watcher)
 		}
 		return err
 	}

@@ -104,7 +104,7 @@ func OnFiles() *mlflowv1.MLflow {
 func (b *Bench) Run(ctx context.Context, cfg *rest.Config) error {
 	settings := b.Settings
 	settings.Namespace = b.NS
-	return RunWith(ctx, cfg, mlflow.New().In(settings).Controllers()...)
+	return RunWith(ctx, cfg, mlflow.New().WithPlatform(settings).Controllers()...)
 }
 
 // RunWith is a whole manager with other controllers.

@@ -16,7 +16,7 @@ import (
 	"github.com/modelplane/modelplane/api/serving/v1beta1"
 	"github.com/modelplane/modelplane/internal/config"
 	"github.com/modelplane/modelplane/internal/engine"
-	"github.com/modelplane/modelplane/internal/serving/models"
+	"github.com/modelplane/modelplane/internal/serving/trainedmodels"
 	"github.com/modelplane/modelplane/internal/serving/workload"
 )
 
@@ -24,8 +24,8 @@ import (
 type Seen struct {
 	Config *config.Config
 	Mode   string
-	// Doubt is what is not known of the configuration, nil if everything is.
-	Doubt *config.Problem
+	// ConfigProblem is what is not known of the configuration, nil if everything is.
+	ConfigProblem *config.Problem
 
 	// Services that the graph names, by name; one that does not exist is nil.
 	Services map[string]*v1beta1.InferenceService
@@ -72,7 +72,7 @@ func (g graphs) Observe(ctx context.Context, r engine.Reader, graph *v1alpha1.In
 	if err != nil {
 		return Seen{}, err
 	}
-	o.seen.Config, o.seen.Mode, o.seen.Doubt = cfg, modeOf(graph, cfg), cfg.Doubt(madeOf...)
+	o.seen.Config, o.seen.Mode, o.seen.ConfigProblem = cfg, modeOf(graph, cfg), cfg.FirstUnusable(madeOf...)
 	if stopped(graph) {
 		return o.seen, nil // nothing that is left depends on anything
 	}
@@ -109,8 +109,8 @@ func (o *observer) readService(ctx context.Context, name string) error {
 		return client.IgnoreNotFound(err)
 	}
 	o.seen.Services[name] = isvc
-	if rt := models.RuntimeAsked(&isvc.Spec.Predictor); rt != "" {
-		o.seen.Runtimes[name], err = models.ReadRuntime(ctx, o.Reader, isvc.Namespace, rt)
+	if rt := trainedmodels.RuntimeAsked(&isvc.Spec.Predictor); rt != "" {
+		o.seen.Runtimes[name], err = trainedmodels.ReadRuntime(ctx, o.Reader, isvc.Namespace, rt)
 	}
 	return err
 }

@@ -31,8 +31,8 @@ func (graphs) Plan(graph *v1alpha1.InferenceGraph, seen Seen) engine.Plan {
 	if stopped(graph) {
 		return engine.Plan{Status: p.stoppedStatus()}
 	}
-	if seen.Doubt != nil {
-		return p.doubtful()
+	if seen.ConfigProblem != nil {
+		return p.heldByConfig()
 	}
 	if problem := p.refusal(); problem != nil {
 		return p.hold(problem, nil)
@@ -88,9 +88,9 @@ func (p *planner) hold(problem *engine.Problem, targets []*target) engine.Plan {
 	return engine.Plan{Hold: true, Status: s, Problem: problem}
 }
 
-// doubtful is the plan while a part of the configuration is not known: it was
+// heldByConfig is the plan while a part of the configuration is not known: it was
 // wrong already when we started. A router goes on as it is, and says so.
-func (p *planner) doubtful() engine.Plan {
+func (p *planner) heldByConfig() engine.Plan {
 	problem := engine.WaitFor(reasonInvalidConfig, "%s", p.doubt())
 	if p.live() == nil {
 		return p.hold(problem, nil)
@@ -110,7 +110,7 @@ func (p *planner) doubtful() engine.Plan {
 }
 
 func (p *planner) doubt() string {
-	return p.seen.Doubt.Fault + " Correct it; until then nothing is made or changed."
+	return p.seen.ConfigProblem.Fault + " Correct it; until then nothing is made or changed."
 }
 
 // firstProblem is what somebody has to act on first, nil if waiting will do.

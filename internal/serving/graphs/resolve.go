@@ -17,7 +17,7 @@ import (
 	"github.com/modelplane/modelplane/api/serving/v1beta1"
 	"github.com/modelplane/modelplane/internal/engine"
 	"github.com/modelplane/modelplane/internal/kube"
-	"github.com/modelplane/modelplane/internal/serving/models"
+	"github.com/modelplane/modelplane/internal/serving/trainedmodels"
 )
 
 // Reasons why a service cannot be routed to.
@@ -130,11 +130,11 @@ func (t *target) act(problem *engine.Problem) {
 // path is where the service answers predictions, below its address.
 func (p *planner) path(t *target, isvc *v1beta1.InferenceService) (string, *engine.Problem) {
 	rt := p.seen.Runtimes[t.name]
-	if name := models.RuntimeAsked(&isvc.Spec.Predictor); name != "" && rt == nil && isvc.Spec.Transformer == nil {
+	if name := trainedmodels.RuntimeAsked(&isvc.Spec.Predictor); name != "" && rt == nil && isvc.Spec.Transformer == nil {
 		return "", engine.WaitFor(reasonNoRuntime, "The runtime %s of InferenceService %s, which %s names, does not exist, so the protocol is not known. "+
 			"Create the runtime, or set protocolVersion in the predictor's model.", name, t.name, t.at)
 	}
-	path, err := models.PredictPath(isvc, rt)
+	path, err := trainedmodels.PredictPath(isvc, rt)
 	if err != nil {
 		return "", engine.MustChange(reasonNotRoutable, "InferenceService %s, which %s names, cannot be part of a graph: %s. "+
 			"Let it speak one of these, or name a serviceUrl instead.", t.name, t.at, err.Error())

@@ -42,7 +42,7 @@ const labelRevision = "serving.knative.dev/revision"
 // newStatus has what every status of a graph says.
 func (p *planner) newStatus() *v1alpha1.InferenceGraphStatus {
 	s := &v1alpha1.InferenceGraphStatus{DeploymentMode: p.seen.Mode}
-	if p.seen.Doubt != nil {
+	if p.seen.ConfigProblem != nil {
 		s.DeploymentMode = p.graph.Status.DeploymentMode // a guess is not kept
 	}
 	s.ObservedGeneration = p.graph.Generation
@@ -93,7 +93,7 @@ func (p *planner) conclude(s *v1alpha1.InferenceGraphStatus, targets []*target, 
 	sum, _ := all.Get(v1beta1.ConditionReady)
 	cs.Set(sum)
 	cs.False(stoppedCondition, reasonRunning, "")
-	if p.seen.Doubt != nil {
+	if p.seen.ConfigProblem != nil {
 		cs.True(updatesHeld, reasonInvalidConfig, p.doubt())
 	}
 	p.sayModeKept(&cs)

@@ -37,8 +37,8 @@ type State struct {
 	Config          *config.Config
 	ConfigNamespace string
 	Mode            string
-	// Doubt is what is not known of the configuration, nil if everything is.
-	Doubt *config.Problem
+	// ConfigProblem is what is not known of the configuration, nil if everything is.
+	ConfigProblem *config.Problem
 	// Kubernetes is its version, where models may come as images; nil if nobody knows.
 	Kubernetes *version.Version
 

@@ -7,9 +7,9 @@ import (
 	"strconv"
 
 	"github.com/modelplane/modelplane/api/serving/v1beta1"
-	"github.com/modelplane/modelplane/internal/serving/models"
 	"github.com/modelplane/modelplane/internal/serving/runtimes"
 	"github.com/modelplane/modelplane/internal/serving/storage"
+	"github.com/modelplane/modelplane/internal/serving/trainedmodels"
 	"github.com/modelplane/modelplane/internal/serving/workload"
 )
 
@@ -37,7 +37,7 @@ func (b *builder) predictor(spec *v1beta1.PredictorSpec) (*Component, *Failure) 
 		internal = map[string]string{}
 	}
 	maps.Copy(internal, helpers(of, spec.ComponentExtensionSpec))
-	if models.MultiModel(spec) {
+	if trainedmodels.MultiModel(spec) {
 		maps.Copy(internal, b.agent())
 	}
 	c := &Component{Runtime: rt, Protocol: merged.Protocol}
@@ -97,7 +97,7 @@ func (b *builder) merge(spec *v1beta1.PredictorSpec) (*runtimes.Merged, *runtime
 // predictorSource is where the model comes from.
 func predictorSource(spec *v1beta1.PredictorSpec) storage.Source {
 	src := storage.Source{URIs: spec.StorageUris, ContainerName: spec.StorageContainerName}
-	ext := models.Block(spec)
+	ext := trainedmodels.Block(spec)
 	if ext == nil {
 		src.URI = envOf(spec.Containers, mainContainer, envStorageURI)
 		return src

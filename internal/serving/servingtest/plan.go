@@ -20,7 +20,7 @@ import (
 
 // Planner is `modelplane plan` with some controllers of a room, in a cluster
 // that holds what is in testdata/world.yaml.
-func Planner(t testing.TB, room *serving.Room, controllers ...engine.Controller) *cli.Planner {
+func Planner(t testing.TB, room *serving.Domain, controllers ...engine.Controller) *cli.Planner {
 	t.Helper()
 	kinds, err := room.Admission()
 	if err != nil {

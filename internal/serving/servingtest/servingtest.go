@@ -124,7 +124,7 @@ func (b *Bench) Run(ctx context.Context, cfg *rest.Config) error {
 	if err != nil {
 		return err
 	}
-	return domaintest.Run(ctx, cfg, Scheme, serving.New().In(b.Platform).On(cluster).Controllers()...)
+	return domaintest.Run(ctx, cfg, Scheme, serving.New().WithNamespace(b.Platform).WithKubernetes(cluster).Controllers()...)
 }
 
 // Manage runs a manager for the rest of the test; stop ends it earlier.

@@ -45,7 +45,7 @@ func Plan(isvc *v1beta1.InferenceService, seen *observed.State, parts *resolve.C
 	for _, route := range front.objects {
 		p.add(engine.Child{Object: route, Keep: front.keep})
 	}
-	p.keepLeaving(front)
+	p.keepDraining(front)
 	told := p.status(front)
 	p.plan.Status = told
 	p.plan.Events = append(p.plan.Events, p.judge.Events(told, p.plan.Problem)...)

@@ -82,7 +82,7 @@ func (j Judge) New() *v1beta1.InferenceServiceStatus {
 // RecordedMode is the mode that the service keeps from now on. A guess is not
 // kept.
 func (j Judge) RecordedMode() string {
-	if j.Seen.Doubt != nil {
+	if j.Seen.ConfigProblem != nil {
 		return j.Isvc.Status.DeploymentMode
 	}
 	return j.Seen.Mode
@@ -272,12 +272,12 @@ func (j Judge) wants(typ string) bool {
 // platform, recognises what its children were made of.
 const annotationMadeOf = "modelplane.dev/made-of"
 
-// Frozen tells whether only the user's own changes may reach the pods.
-func Frozen(isvc *v1beta1.InferenceService) bool {
+// AutoUpdateDisabled tells whether only the user's own changes may reach the pods.
+func AutoUpdateDisabled(isvc *v1beta1.InferenceService) bool {
 	return strings.EqualFold(isvc.Annotations[v1beta1.AnnotationDisableAutoUpdate], "true")
 }
 
-// MadeOf is what the children of a frozen service were made of, as its status recorded it.
+// MadeOf is what the children of such a service were made of, as its status recorded it.
 func MadeOf(isvc *v1beta1.InferenceService) string { return isvc.Status.Annotations[annotationMadeOf] }
 
 // annotations are those of the status, with what the children are made of
@@ -292,7 +292,7 @@ func (j Judge) annotations() map[string]string {
 	if j.Parts != nil && j.Parts.Images != "" {
 		out[resolve.AnnotationImages] = j.Parts.Images
 	}
-	if Frozen(j.Isvc) && j.Seen.Doubt == nil {
+	if AutoUpdateDisabled(j.Isvc) && j.Seen.ConfigProblem == nil {
 		out[annotationMadeOf] = resolve.MadeOf(j.Isvc, j.Seen)
 	}
 	if len(out) == 0 {

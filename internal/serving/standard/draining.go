@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package standard
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/modelplane/modelplane/api/serving/v1beta1"
+	"github.com/modelplane/modelplane/internal/engine"
+	"github.com/modelplane/modelplane/internal/serving/ingress"
+)
+
+// keepDraining lets components that are no longer wanted, such as a predictor
+// whose canary takes over, go on answering until no gateway sends them requests.
+// We are woken by the gateway's answer.
+func (p *planner) keepDraining(front *frontDoor) {
+	routes := front.routes()
+	for _, name := range p.draining() {
+		if !ingress.StillLeads(routes, p.seen.Routes, name) {
+			continue
+		}
+		meta := metav1.ObjectMeta{Name: name, Namespace: p.isvc.Namespace}
+		for _, object := range []client.Object{
+			&appsv1.Deployment{TypeMeta: metav1.TypeMeta{APIVersion: "apps/v1", Kind: "Deployment"}, ObjectMeta: meta},
+			&corev1.Service{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Service"}, ObjectMeta: meta},
+		} {
+			p.add(engine.Child{Object: object, Keep: true})
+		}
+	}
+}
+
+// draining are the names of components that have pods and are not in the plan.
+func (p *planner) draining() []string {
+	names := map[string]bool{}
+	for i := range p.seen.Pods {
+		if name, ok := strings.CutPrefix(p.seen.Pods[i].Labels[v1beta1.LabelApp], "isvc."); ok {
+			names[name] = true
+		}
+	}
+	for _, c := range append(p.parts.List(), p.parts.Canaries...) {
+		delete(names, c.Name)
+		delete(names, c.Name+"-worker")
+	}
+	return slices.Sorted(maps.Keys(names))
+}
