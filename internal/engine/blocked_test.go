@@ -84,8 +84,8 @@ func TestRivals(t *testing.T) {
 	if !r.held("uid", key) || r.problem("Sample", "uid") == nil {
 		t.Error("the contest is not told of")
 	}
-	for _, pause := range []time.Duration{1, 2, 4, 8, 16, 30, 30} {
-		pass(pause*time.Minute - time.Second)
+	for _, pause := range []int{1, 2, 4, 8, 16, 30, 30} {
+		pass(time.Duration(pause)*time.Minute - time.Second)
 		if !r.held("uid", key) || r.due("uid") <= 0 {
 			t.Fatalf("repaired before %d minutes were over", pause)
 		}

@@ -59,8 +59,11 @@ func (p planned) message(t *testing.T, b *enginetest.Bench, name, want string) {
 	t.Helper()
 	testkit.Eventually(t, 30*time.Second, name+" to say "+want, func() error {
 		cm := enginetest.ConfigMap(b.NS, name)
-		if err := b.C.Get(t.Context(), client.ObjectKeyFromObject(cm), cm); err != nil || cm.Data["message"] != want {
-			return fmt.Errorf("%v: %v", cm.Data, err)
+		if err := b.C.Get(t.Context(), client.ObjectKeyFromObject(cm), cm); err != nil {
+			return err
+		}
+		if cm.Data["message"] != want {
+			return fmt.Errorf("it says %v", cm.Data)
 		}
 		return nil
 	})
@@ -265,8 +268,11 @@ func TestObjectsWithoutAStatus(t *testing.T) {
 	b.Change(t, ns, func() { metav1.SetMetaDataAnnotation(&ns.ObjectMeta, "trouble", "yes") })
 	testkit.Eventually(t, 30*time.Second, "an event about it", func() error {
 		list := &corev1.EventList{}
-		if err := b.C.List(t.Context(), list, client.MatchingFields{"reason": "Trouble"}); err != nil || len(list.Items) != 1 {
-			return fmt.Errorf("%d events, %v", len(list.Items), err)
+		if err := b.C.List(t.Context(), list, client.MatchingFields{"reason": "Trouble"}); err != nil {
+			return err
+		}
+		if len(list.Items) != 1 {
+			return fmt.Errorf("%d events", len(list.Items))
 		}
 		return nil
 	})
