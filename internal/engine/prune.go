@@ -154,7 +154,7 @@ func (w *writer) formerOwner(ctx context.Context, o owner) (types.UID, error) {
 		err := w.with(ctx, k, func(i childIndex) error {
 			for _, item := range i.List() {
 				obj := item.(client.Object)
-				if obj.GetAnnotations()[AnnotationOwner] == o.ref() && obj.GetAnnotations()[AnnotationRetained] == "" && w.made(obj) {
+				if obj.GetAnnotations()[AnnotationOwner] == o.ref() && obj.GetAnnotations()[AnnotationRetained] == "" && makerOf(obj, w.fieldOwner) == w.fieldOwner {
 					uid = types.UID(obj.GetLabels()[LabelOwner])
 				}
 			}
