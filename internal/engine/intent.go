@@ -112,6 +112,9 @@ func (in *intent) mark(o owner) {
 		labels = map[string]string{}
 	}
 	labels[LabelOwner] = string(in.holder)
+	if in.Shared && !in.Retain {
+		labels[LabelGoesWithLast] = "true"
+	}
 	in.body.SetLabels(labels)
 	if in.Shared {
 		return // it must look the same whoever plans it

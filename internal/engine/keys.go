@@ -21,6 +21,9 @@ const (
 	LabelTakingOver = "modelplane.dev/taking-over"
 	// AnnotationRetained marks a child that outlives its owner.
 	AnnotationRetained = "modelplane.dev/retained"
+	// LabelGoesWithLast marks a shared child that is removed when nobody plans it
+	// any more. One without it was made by a release that left such children.
+	LabelGoesWithLast = "modelplane.dev/goes-with-last"
 	// FinalizerPrefix, with the controller's name, is the finalizer of objects
 	// that have something which the garbage collector cannot reach.
 	FinalizerPrefix = "modelplane.dev/"

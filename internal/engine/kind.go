@@ -106,9 +106,9 @@ type Child struct {
 	Owner *metav1.OwnerReference
 	// Shared marks a child that several objects of the kind plan with the same
 	// content, such as a certificate bundle per namespace. It has no owner and is
-	// removed when none of them plans it any more. Plans that disagree about it are
-	// a mistake: each has its say once per change of its mind, and the last one
-	// stands.
+	// removed when none of them plans it any more, unless it is to be retained.
+	// Plans that disagree about it are a mistake: each has its say once per change
+	// of its mind, and the last one stands.
 	Shared bool
 	// Keep leaves the child as it is, if it is there: it is neither made nor
 	// changed nor pruned. Of Object only kind, name and namespace count.

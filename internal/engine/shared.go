@@ -172,7 +172,8 @@ func (w *writer) removeUnshared(ctx context.Context) *Problem {
 	nobody.SetUID(OwnerShared)
 	out := outcome{}
 	for key, obj := range have {
-		if len(w.sharing.planners(key)) == 0 && w.made(obj) && !w.optedOut(obj) {
+		_, removable := obj.GetLabels()[LabelGoesWithLast]
+		if removable && len(w.sharing.planners(key)) == 0 && w.made(obj) && !w.optedOut(obj) {
 			w.remove(ctx, owner{Object: nobody}, key, obj, &out)
 		}
 	}

@@ -41,7 +41,8 @@ func configMaps(isvc *v1beta1.InferenceService, seen *observed.State) engine.Pla
 			seen.ConfigNamespace, source, bundleKey)
 		return plan
 	}
-	plan.Children = append(plan.Children, engine.Child{Shared: true, Adopt: true, Object: &corev1.ConfigMap{
+	// One that was there before us may hold more than ours, so that it is never removed.
+	plan.Children = append(plan.Children, engine.Child{Shared: true, Adopt: true, Retain: true, Object: &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Name: bundleName, Namespace: isvc.Namespace},
 		Data:       map[string]string{bundleKey: *seen.CABundle},
 	}})
