@@ -152,7 +152,8 @@ func deadline(ctx context.Context, text string) (context.Context, context.Cancel
 	if err != nil || unit == 0 || len(text) > 9 {
 		return nil, nil, inference.Invalidf("the header grpc-timeout is no time")
 	}
-	ctx, cancel := context.WithTimeout(ctx, min(time.Duration(n), 1<<62/unit)*unit)
+	each := int64(unit)
+	ctx, cancel := context.WithTimeout(ctx, time.Duration(min(int64(n), 1<<62/each)*each))
 	return ctx, cancel, nil
 }
 
