@@ -14,8 +14,7 @@ TESTFLAGS ?=
 # How many test packages run at once. Each may start an API server of its own.
 TESTJOBS ?= 2
 # Packages in which many things happen at once. With RACE=1 they are tested with the race detector instead of without.
-RACY := ./internal/engine/... ./internal/testkit/... ./internal/manager/... ./internal/certs/... ./internal/admission/... \
-	$(wildcard ./internal/process) ./internal/fetch/...
+RACY := ./internal/process/...
 RACE ?=
 FUZZTIME ?= 30s
 # A commit: fuzz only what has changed since then. Everything if empty.
