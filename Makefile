@@ -102,7 +102,7 @@ test-onnx: ## Run the tests of the ONNX server, as far as there are a C compiler
 	cd runtimes/onnx; export CGO_ENABLED=1; \
 	$(GO) run ./cmd/onnxfiles library || echo "    there is no ONNX Runtime; tests that need it are skipped"; \
 	$(GO) vet ./...; \
-	$(GO) test -vet=off $(if $(RACE),-race) -p $(TESTJOBS) -timeout 20m $(TESTFLAGS) ./...
+	$(GO) test -vet=off -p $(TESTJOBS) -timeout 20m $(TESTFLAGS) ./...
 
 .PHONY: e2e
 e2e: bin/up ## Bring everything up on this machine, use it, break it, take it down
