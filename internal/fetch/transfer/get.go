@@ -194,6 +194,9 @@ func (r *read) open(ctx context.Context, at int64) (int64, error) {
 // part checks an answer with a piece and returns which one it is.
 func (r *read) part(response *http.Response, asked span) (span, error) {
 	from, to, total, err := contentRange(response.Header.Get("Content-Range"))
+	if err == nil && r.known && total >= 0 && (r.size >= 0 && total != r.size || !sameTag(r.validator, response.Header.Get("ETag"))) {
+		return span{}, errChanged // before the bounds: a part of another object has other ones
+	}
 	if err != nil || from != asked.from || asked.to >= 0 && to > asked.to || total < 0 {
 		return span{}, &Problem{What: "the server sends another part than it was asked for"}
 	}
@@ -204,9 +207,6 @@ func (r *read) part(response *http.Response, asked span) (span, error) {
 	if !r.known {
 		r.ranged = true
 		return got, r.learn(response, total, from == 0 && to == total)
-	}
-	if r.size >= 0 && total != r.size || !sameTag(r.validator, response.Header.Get("ETag")) {
-		return span{}, errChanged
 	}
 	return got, nil
 }
