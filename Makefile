@@ -9,10 +9,12 @@ GO ?= go
 # once. The modules keep the same versions of what they have in common for the same reason.
 export CGO_ENABLED ?= 0
 export GOFLAGS := -trimpath -buildvcs=false
+# Test binaries are linked anew whenever something changed; without debugging data that takes half the time.
+TESTLINK := -vet=off -ldflags=-w
 # Passed on to go test, for example TESTFLAGS='-run TestPlan -v' or TESTFLAGS=-race.
 TESTFLAGS ?=
-# How many test packages run at once. Each may start an API server of its own.
-TESTJOBS ?= 2
+# How many test packages run at once. Each may start an API server of its own, and waits for it half of the time.
+TESTJOBS ?= $(shell echo $$((2 * $$(nproc))))
 # Packages in which many things happen at once. With RACE=1 they are tested with the race detector instead of without.
 RACY := ./internal/process/...
 RACE ?=
@@ -82,17 +84,17 @@ test: ## Run every test that needs no node, against a real API server
 	echo "==> tests"; \
 	if [ -z "$(RACE)" ]; then packages=./...; else \
 		packages=$$(comm -23 <($(GO) list ./... | sort) <($(GO) list $(RACY) | sort)); fi; \
-	$(GO) test -vet=off -p $(TESTJOBS) -timeout 20m $(TESTFLAGS) $$packages; \
+	$(GO) test $(TESTLINK) -p $(TESTJOBS) -timeout 20m $(TESTFLAGS) $$packages; \
 	[ -z "$(RACE)" ] || $(MAKE) --no-print-directory test-race; \
 	echo "==> tests of the local control plane"; \
-	(cd local && $(GO) test -vet=off -ldflags '-s -w' -p $(TESTJOBS) -timeout 20m $(TESTFLAGS) ./...); \
+	(cd local && $(GO) test $(TESTLINK) -p $(TESTJOBS) -timeout 20m $(TESTFLAGS) ./...); \
 	$(MAKE) --no-print-directory test-onnx
 
 .PHONY: test-race
 test-race: ## Run the tests of packages in which many things happen at once with the race detector (needs a C compiler)
 	@echo "==> tests with the race detector (its builds take minutes the first time)"
 	@export KUBEBUILDER_ASSETS="$$($(GO) run ./hack/assets)"; \
-	CGO_ENABLED=1 $(GO) test -race -vet=off -p $(TESTJOBS) -timeout 20m $(TESTFLAGS) $(RACY)
+	CGO_ENABLED=1 $(GO) test -race $(TESTLINK) -p $(TESTJOBS) -timeout 20m $(TESTFLAGS) $(RACY)
 
 .PHONY: test-onnx
 test-onnx: ## Run the tests of the ONNX server, as far as there are a C compiler and ONNX Runtime
@@ -102,7 +104,7 @@ test-onnx: ## Run the tests of the ONNX server, as far as there are a C compiler
 	cd runtimes/onnx; export CGO_ENABLED=1; \
 	$(GO) run ./cmd/onnxfiles library || echo "    there is no ONNX Runtime; tests that need it are skipped"; \
 	$(GO) vet ./...; \
-	$(GO) test -vet=off -p $(TESTJOBS) -timeout 20m $(TESTFLAGS) ./...
+	$(GO) test $(TESTLINK) -p $(TESTJOBS) -timeout 20m $(TESTFLAGS) ./...
 
 .PHONY: e2e
 e2e: bin/up ## Bring everything up on this machine, use it, break it, take it down

@@ -57,7 +57,7 @@ func fleetController() engine.Controller {
 	}
 	return engine.For[*v1beta1.InferenceService, seenFleet](fleet{}, engine.Spec{
 		Name:    "fleet",
-		Knative: true,
+		KnativeConditions: true,
 		Children: []engine.ChildKind{
 			{Object: &appsv1.Deployment{}, Trim: trimDeployment},
 			{Object: &corev1.Service{}, MetadataOnly: true},

@@ -46,8 +46,8 @@ func (d *planned) summary(b *bytes.Buffer) {
 	}
 	d.status(b)
 	events := d.Events
-	if d.Remove != nil {
-		events = []engine.Event{*d.Remove}
+	if d.DeleteSelf != nil {
+		events = []engine.Event{*d.DeleteSelf}
 	}
 	for _, e := range events {
 		comment(b, "event %s: %s", e.Reason, e.Message)
@@ -74,9 +74,9 @@ func (d *planned) verdict() string {
 	switch {
 	case !d.decided:
 		return "accepted; nothing is made of it"
-	case d.Remove != nil:
+	case d.DeleteSelf != nil:
 		return "would be deleted"
-	case d.Hold:
+	case d.KeepChildren:
 		return "accepted; its children are left as they are"
 	case len(d.Children) == 1:
 		return "1 child"

@@ -14,7 +14,7 @@ import (
 // it changes.
 type Reader interface {
 	List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error
-	Content(ctx context.Context, key client.ObjectKey, obj client.Object) error
+	GetUncached(ctx context.Context, key client.ObjectKey, obj client.Object) error
 }
 
 // Platform is the configuration as decisions read it.
@@ -59,7 +59,7 @@ func (p *Platform) find(ctx context.Context, r Reader) (*corev1.ConfigMap, error
 // Content reads a ConfigMap in full, nil if there is none of that name.
 func Content(ctx context.Context, r Reader, namespace, name string) (*corev1.ConfigMap, error) {
 	cm := &corev1.ConfigMap{}
-	err := r.Content(ctx, client.ObjectKey{Namespace: namespace, Name: name}, cm)
+	err := r.GetUncached(ctx, client.ObjectKey{Namespace: namespace, Name: name}, cm)
 	if apierrors.IsNotFound(err) {
 		return nil, nil
 	}

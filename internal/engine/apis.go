@@ -233,7 +233,7 @@ func (a *apis) next(ctx context.Context) bool {
 		a.queue.AddRateLimited(gv)
 		return true
 	}
-	followed := a.settle(ctx, gv, found)
+	followed := a.notify(ctx, gv, found)
 	if !followed || a.announcedButAbsent(ctx, gv) || a.withdrawnButListed(gv) {
 		a.queue.AddRateLimited(gv) // discovery follows a moment later
 	} else {
@@ -242,8 +242,8 @@ func (a *apis) next(ctx context.Context) bool {
 	return true
 }
 
-// settle tells of what changed. It is false when that must be told again.
-func (a *apis) settle(ctx context.Context, gv schema.GroupVersion, found map[string]bool) (followed bool) {
+// notify tells of what changed. It is false when that must be told again.
+func (a *apis) notify(ctx context.Context, gv schema.GroupVersion, found map[string]bool) (followed bool) {
 	changed := map[schema.GroupVersionKind]bool{}
 	a.mu.Lock()
 	for gvk, before := range a.present {

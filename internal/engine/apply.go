@@ -94,7 +94,7 @@ func (w *writer) apply(ctx context.Context, o owner, intents []*intent) outcome 
 			out.fail(problemOf(ctx.Err(), "Writing "+in.key.String()))
 			return out
 		}
-		if in.Keep {
+		if in.Unmanaged {
 			continue
 		}
 		w.applyOne(ctx, o, in, have[in.key], &out)

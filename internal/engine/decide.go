@@ -51,10 +51,10 @@ func (w *World) seenBy(s Spec) (*World, error) {
 type Decision struct {
 	// Children in the order they would be written, as the plan names them.
 	Children []*unstructured.Unstructured
-	// Hold says that existing children would be left as they are.
-	Hold bool
-	// Remove says that the object itself would be deleted, and why.
-	Remove *Event
+	// KeepChildren says that existing children would be left as they are.
+	KeepChildren bool
+	// DeleteSelf says that the object itself would be deleted, and why.
+	DeleteSelf *Event
 	// Status is the complete status, without transition times.
 	Status map[string]any
 	// Conditions are those of the status.
@@ -77,10 +77,10 @@ func (c *controllerOf[T, Seen]) Decide(ctx context.Context, obj client.Object, w
 		return Decision{}, fmt.Errorf("read what the decision depends on: %w", err)
 	}
 	plan := c.kind.Plan(typed, seen)
-	if plan.Remove != nil {
-		return Decision{Remove: plan.Remove}, nil
+	if plan.DeleteSelf != nil {
+		return Decision{DeleteSelf: plan.DeleteSelf}, nil
 	}
-	d := Decision{Hold: plan.Hold, Problem: plan.Problem, Events: plan.Events}
+	d := Decision{KeepChildren: plan.KeepChildren, Problem: plan.Problem, Events: plan.Events}
 	if d.Children, err = world.render(plan); err != nil {
 		return Decision{}, err
 	}
@@ -98,14 +98,14 @@ func (c *controllerOf[T, Seen]) Decide(ctx context.Context, obj client.Object, w
 }
 
 func (w *World) render(plan Plan) ([]*unstructured.Unstructured, error) {
-	if plan.Hold {
+	if plan.KeepChildren {
 		return nil, nil
 	}
 	ordered := slices.Clone(plan.Children)
 	slices.SortStableFunc(ordered, func(a, b Child) int { return a.Stage - b.Stage })
 	out := make([]*unstructured.Unstructured, 0, len(ordered))
 	for _, c := range ordered {
-		if c.Keep {
+		if c.Unmanaged {
 			continue
 		}
 		body, gvk, err := bodyOf(w.Scheme, c.Object)
@@ -178,13 +178,13 @@ func (w *World) Child(ctx context.Context, obj client.Object) error {
 	return w.Get(ctx, client.ObjectKeyFromObject(obj), obj)
 }
 
-// Content implements Reader.
-func (w *World) Content(ctx context.Context, key client.ObjectKey, obj client.Object) error {
+// GetUncached implements Reader.
+func (w *World) GetUncached(ctx context.Context, key client.ObjectKey, obj client.Object) error {
 	return w.Get(ctx, key, obj)
 }
 
-// Has implements Reader.
-func (w *World) Has(gk schema.GroupKind) bool { return !slices.Contains(w.Without, gk.Group) }
+// HasAPI implements Reader.
+func (w *World) HasAPI(gk schema.GroupKind) bool { return !slices.Contains(w.Without, gk.Group) }
 
 // Answer implements Reader: nobody was called.
 func (w *World) Answer(string, string) Answer { return Answer{} }

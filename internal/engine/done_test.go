@@ -35,7 +35,7 @@ func (k obedient) Plan(s *sample.Sample, seen sample.Seen) engine.Plan {
 	now := before
 	switch {
 	case before == "Asked":
-		now, p.Done = "Answered", []string{request, "test.modelplane.dev/absent"}
+		now, p.RemoveAnnotations = "Answered", []string{request, "test.modelplane.dev/absent"}
 	case asked:
 		now, p.RequeueAfter = "Asked", time.Millisecond
 	}
@@ -48,7 +48,7 @@ func (k obedient) Plan(s *sample.Sample, seen sample.Seen) engine.Plan {
 
 func obedientController() engine.Controller {
 	spec := sample.Controller().Spec()
-	spec.Annotates = true
+	spec.RemovesAnnotations = true
 	return engine.For[*sample.Sample, sample.Seen](obedient{}, spec)
 }
 
@@ -137,7 +137,7 @@ func TestConditionsKeepTheirOwnGeneration(t *testing.T) {
 // TestAnnotatingIsGrantedWhereSaid: the permission follows the Spec.
 func TestAnnotatingIsGrantedWhereSaid(t *testing.T) {
 	for _, annotates := range []bool{false, true} {
-		spec := engine.Spec{Name: "bare", Annotates: annotates}
+		spec := engine.Spec{Name: "bare", RemovesAnnotations: annotates}
 		rules, err := engine.Rules(enginetest.Scheme, engine.For[*sample.Sample, sample.Seen](obedient{}, spec))
 		if err != nil {
 			t.Fatal(err)
@@ -157,7 +157,7 @@ type keeper struct{ sample.Kind }
 
 func (k keeper) Plan(s *sample.Sample, seen sample.Seen) engine.Plan {
 	p := k.Kind.Plan(s, seen)
-	p.Children[0].Keep = s.Spec.Message == "keep"
+	p.Children[0].Unmanaged = s.Spec.Message == "keep"
 	return p
 }
 

@@ -18,8 +18,8 @@ func (r *reconciler[T, Seen]) finalizer() string {
 	return first(r.spec.Finalizer, FinalizerPrefix+r.spec.Name)
 }
 
-// holdOn adds our finalizer, before anything exists that needs it.
-func (r *reconciler[T, Seen]) holdOn(ctx context.Context, o owner) error {
+// ensureFinalizer adds our finalizer, before anything exists that needs it.
+func (r *reconciler[T, Seen]) ensureFinalizer(ctx context.Context, o owner) error {
 	have := o.GetFinalizers()
 	if slices.Contains(have, r.finalizer()) {
 		return nil
@@ -31,18 +31,18 @@ func (r *reconciler[T, Seen]) holdOn(ctx context.Context, o owner) error {
 func (r *reconciler[T, Seen]) finish(ctx context.Context, o owner, obj T) (reconcile.Result, error) {
 	rest, held := r.finalizersOfOthers(o)
 	if len(rest) == len(o.GetFinalizers()) {
-		return reconcile.Result{}, r.settle(ctx, obj, Plan{}, nil, nil) // nothing of it is ours to do
+		return reconcile.Result{}, r.reportAndRetry(ctx, obj, Plan{}, nil, nil) // nothing of it is ours to do
 	}
 	if held {
 		plan, err := r.ending(ctx, obj)
 		if err != nil {
-			return reconcile.Result{}, r.settle(ctx, obj, Plan{}, problemOf(err, "Reading what the end depends on"), nil)
+			return reconcile.Result{}, r.reportAndRetry(ctx, obj, Plan{}, problemOf(err, "Reading what the end depends on"), nil)
 		}
 		if plan != nil {
 			return r.carryOut(ctx, o, obj, *plan)
 		}
 	}
-	return reconcile.Result{}, r.settle(ctx, obj, Plan{}, r.letGo(ctx, o), nil)
+	return reconcile.Result{}, r.reportAndRetry(ctx, obj, Plan{}, r.letGo(ctx, o), nil)
 }
 
 // letGo removes what the garbage collector cannot reach, and then our finalizers.

@@ -90,6 +90,7 @@ func TestInitialFields(t *testing.T) {
 	// Ours alone: it must not fall to the default because we no longer plan it.
 	b.Change(t, s, func() { s.Spec.Message = "second" })
 	waitScaled(t, b, "one", "second", 3)
+	b.WaitReady(t, "one")
 	if n := counter.Snapshot().Of("get", "apps/deployments"); n != 0 {
 		t.Errorf("what the cache has is not asked for, but there were %d reads", n)
 	}

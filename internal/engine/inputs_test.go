@@ -56,7 +56,7 @@ func (c *podCounter) Observe(ctx context.Context, r engine.Reader, s *sample.Sam
 		err := r.List(ctx, pods, client.InNamespace(s.Namespace), engine.Indexed(s.Name))
 		return len(pods.Items), err
 	}
-	mine := engine.Matching(func(o client.Object) bool { return o.GetLabels()["app"] == s.Name })
+	mine := engine.MatchingFunc(func(o client.Object) bool { return o.GetLabels()["app"] == s.Name })
 	err := r.List(ctx, pods, client.InNamespace(s.Namespace), client.MatchingLabels{"app": s.Name}, mine)
 	return len(pods.Items), err
 }

@@ -39,7 +39,7 @@ type Ending struct {
 	// Plan is what must be for now. Children are those that still must exist (a
 	// Job that runs before the end), and all others are removed: an order of
 	// removal is a plan that names what goes later, until it sees that the rest
-	// is gone. Problem says what is in the way, and Hold that nothing is removed
+	// is gone. Problem says what is in the way, and KeepChildren that nothing is removed
 	// until then.
 	Plan
 	// Finished lets the object go, and with it all children but those retained.
@@ -53,12 +53,12 @@ type Plan struct {
 	// Children are all objects that should exist on behalf of the object.
 	// Whatever the object had before and is not named here is removed.
 	Children []Child
-	// Hold leaves the children as they are, because nothing can be decided
+	// KeepChildren leaves the children as they are, because nothing can be decided
 	// about them now. Children is then ignored.
-	Hold bool
-	// Remove deletes the object itself, because what it depends on for good is
+	KeepChildren bool
+	// DeleteSelf deletes the object itself, because what it depends on for good is
 	// gone, and says this event. The rest of the plan is then ignored.
-	Remove *Event
+	DeleteSelf *Event
 	// Status is the complete status (the struct or a pointer to it), with zero
 	// transition times: the engine keeps or stamps them, and says which
 	// generation a condition speaks of unless it does so itself. Nil leaves the
@@ -72,10 +72,10 @@ type Plan struct {
 	// Calls are what other systems are asked to do for the object, after its
 	// children were written. Observe reads what came of them with Reader.Answer.
 	Calls []Call
-	// Done are annotations of the object that asked for something which has been
+	// RemoveAnnotations are annotations of the object that asked for something which has been
 	// done. They are taken off before the status is written, so that a status that
 	// says so never stands beside the request.
-	Done []string
+	RemoveAnnotations []string
 	// RequeueAfter asks for another look, for what no watch can tell (a
 	// certificate's renewal). Zero means never.
 	RequeueAfter time.Duration
@@ -110,9 +110,9 @@ type Child struct {
 	// Plans that disagree about it are a mistake: each has its say once per change
 	// of its mind, and the last one stands.
 	Shared bool
-	// Keep leaves the child as it is, if it is there: it is neither made nor
+	// Unmanaged leaves the child as it is, if it is there: it is neither made nor
 	// changed nor pruned. Of Object only kind, name and namespace count.
-	Keep bool
+	Unmanaged bool
 	// Initial are fields of Object ("spec.replicas") that are written when the
 	// child is made and then belong to whoever changes them, such as an
 	// autoscaler. The path must not lead through a list.
@@ -160,8 +160,8 @@ type Spec struct {
 	// default). It is tried again with pauses, apart from the controller's workers.
 	Executor    Executor
 	CallTimeout time.Duration
-	// Knative marks Knative-style conditions (no observedGeneration in them).
-	Knative bool
+	// KnativeConditions marks Knative-style conditions (no observedGeneration in them).
+	KnativeConditions bool
 	// Finalizer is the name of ours on the objects, where others know it by another.
 	Finalizer string
 	// Status is the part of the status that this controller decides, where several
@@ -175,18 +175,18 @@ type Spec struct {
 	// child over, so that a plan that does not have it removes it. What they
 	// set later is theirs: others go by the same name.
 	OldManagers []string
-	// Unwritten gives the reason for a child that cannot be written, by its kind,
+	// ApplyFailedReasons gives the reason for a child that cannot be written, by its kind,
 	// where users know one; "" stands for all other kinds. By default the reason
 	// is that of the failure.
-	Unwritten map[string]string
+	ApplyFailedReasons map[string]string
 	// FarReaching is set when plans may name children that an owner reference
 	// cannot reach (in another namespace, or cluster-scoped ones of a namespaced
 	// object). Such objects get a finalizer.
 	FarReaching bool
-	// Removes is set when plans may have Remove, which needs a permission.
-	Removes bool
-	// Annotates is set when plans may have Done, which needs a permission.
-	Annotates bool
+	// DeletesSelf is set when plans may have DeleteSelf, which needs a permission.
+	DeletesSelf bool
+	// RemovesAnnotations is set when plans may have RemoveAnnotations, which needs a permission.
+	RemovesAnnotations bool
 	// Workers is the number of objects handled at the same time. Default: the
 	// manager's, or else 10.
 	Workers int
@@ -218,7 +218,7 @@ type Input struct {
 	Object client.Object
 	// MetadataOnly keeps only names, labels and owners in memory; Observe reads
 	// such an input as *metav1.PartialObjectMetadata, and its content and
-	// annotations, where it must, with Reader.Content.
+	// annotations, where it must, with Reader.GetUncached.
 	MetadataOnly bool
 	// Select restricts what is watched and kept. All of it if nil.
 	Select labels.Selector

@@ -22,27 +22,27 @@ type Reader interface {
 	// Get reads one input. NotFound is the caller's to judge.
 	Get(ctx context.Context, key client.ObjectKey, obj client.Object) error
 	// List reads inputs. Give InNamespace where it applies, so that the others
-	// do not wake the object, and Indexed or Matching where only some concern it.
+	// do not wake the object, and Indexed or MatchingFunc where only some concern it.
 	List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error
 	// Child reads a live child of ours by the name and namespace in obj; of a kind
 	// that is kept as metadata only, into *metav1.PartialObjectMetadata.
 	Child(ctx context.Context, obj client.Object) error
-	// Content reads an input that is kept in memory as metadata only (a
+	// GetUncached reads an input that is kept in memory as metadata only (a
 	// Secret), in full. It costs an API call once per version of it.
-	Content(ctx context.Context, key client.ObjectKey, obj client.Object) error
-	// Has tells whether the cluster serves an optional API now.
-	Has(gk schema.GroupKind) bool
+	GetUncached(ctx context.Context, key client.ObjectKey, obj client.Object) error
+	// HasAPI tells whether the cluster serves an optional API now.
+	HasAPI(gk schema.GroupKind) bool
 	// Answer is what came of a call that the last plan named; nothing yet if zero.
 	Answer(name, key string) Answer
 }
 
-// Matching limits what a List depends on: only objects that match, before or
+// MatchingFunc limits what a List depends on: only objects that match, before or
 // after a change, wake the one that listed. It does not filter the result. It is
 // kept until the next look, with everything that it refers to.
-type Matching func(client.Object) bool
+type MatchingFunc func(client.Object) bool
 
-// ApplyToList makes Matching a ListOption; it leaves the request alone.
-func (Matching) ApplyToList(*client.ListOptions) {}
+// ApplyToList makes MatchingFunc a ListOption; it leaves the request alone.
+func (MatchingFunc) ApplyToList(*client.ListOptions) {}
 
 // Indexed limits a List to the inputs for which Input.Index gives this value.
 // Only these wake the object.
@@ -154,7 +154,7 @@ func (r *recorder) List(ctx context.Context, list client.ObjectList, opts ...cli
 	o.ApplyOptions(opts)
 	var match func(client.Object) bool
 	for _, opt := range opts {
-		if m, ok := opt.(Matching); ok {
+		if m, ok := opt.(MatchingFunc); ok {
 			match = m
 		}
 	}
@@ -186,14 +186,14 @@ func (r *recorder) Child(ctx context.Context, obj client.Object) error {
 	return r.owned.Get(ctx, client.ObjectKeyFromObject(obj), obj)
 }
 
-func (r *recorder) Has(gk schema.GroupKind) bool {
+func (r *recorder) HasAPI(gk schema.GroupKind) bool {
 	r.need(need{gk: gk, api: true}, nil)
 	return r.apis.has(gk)
 }
 
 func (r *recorder) Answer(name, key string) Answer { return r.calls.answer(r.who, name, key) }
 
-func (r *recorder) Content(ctx context.Context, key client.ObjectKey, obj client.Object) error {
+func (r *recorder) GetUncached(ctx context.Context, key client.ObjectKey, obj client.Object) error {
 	gvk, err := apiutil.GVKForObject(obj, r.scheme)
 	if err != nil {
 		return err

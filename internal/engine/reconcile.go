@@ -99,11 +99,11 @@ func (r *reconciler[T, Seen]) reconcile(ctx context.Context, req reconcile.Reque
 func (r *reconciler[T, Seen]) advance(ctx context.Context, o owner, obj T) (reconcile.Result, error) {
 	seen, err := r.observe(ctx, obj)
 	if err != nil {
-		return reconcile.Result{}, r.settle(ctx, obj, Plan{}, problemOf(err, "Reading what the decision depends on"), nil)
+		return reconcile.Result{}, r.reportAndRetry(ctx, obj, Plan{}, problemOf(err, "Reading what the decision depends on"), nil)
 	}
 	plan := r.kind.Plan(obj, seen)
-	if plan.Remove != nil {
-		return reconcile.Result{}, r.settle(ctx, obj, Plan{}, r.remove(ctx, obj, *plan.Remove), nil)
+	if plan.DeleteSelf != nil {
+		return reconcile.Result{}, r.reportAndRetry(ctx, obj, Plan{}, r.remove(ctx, obj, *plan.DeleteSelf), nil)
 	}
 	return r.carryOut(ctx, o, obj, plan)
 }
@@ -111,11 +111,11 @@ func (r *reconciler[T, Seen]) advance(ctx context.Context, o owner, obj T) (reco
 // carryOut applies a plan and reports.
 func (r *reconciler[T, Seen]) carryOut(ctx context.Context, o owner, obj T, plan Plan) (reconcile.Result, error) {
 	out := outcome{}
-	if !plan.Hold {
+	if !plan.KeepChildren {
 		out = r.apply(ctx, o, plan.Children)
 	}
 	if obj.GetDeletionTimestamp() != nil && slices.ContainsFunc(out.problems, namespaceGoes) {
-		return reconcile.Result{}, r.settle(ctx, obj, Plan{}, r.letGo(ctx, o), nil) // it cannot be made any more
+		return reconcile.Result{}, r.reportAndRetry(ctx, obj, Plan{}, r.letGo(ctx, o), nil) // it cannot be made any more
 	}
 	out.again = soonest(out.again, r.writer.blockers.wait(r.writer.waiter(client.ObjectKeyFromObject(obj)), out.blockers))
 	problem := plan.Problem
@@ -131,13 +131,13 @@ func (r *reconciler[T, Seen]) carryOut(ctx context.Context, o owner, obj T, plan
 		}
 	}
 	if len(out.problems) == 0 && !out.unseen {
-		if err := r.takeOff(ctx, o, plan.Done); apierrors.IsConflict(err) {
+		if err := r.takeOff(ctx, o, plan.RemoveAnnotations); apierrors.IsConflict(err) {
 			return reconcile.Result{}, err
 		} else if err != nil {
 			plan.Status, problem = nil, problemOf(err, "Taking off annotations that have done their work")
 		}
 	}
-	err := r.settle(ctx, obj, plan, problem, out.events)
+	err := r.reportAndRetry(ctx, obj, plan, problem, out.events)
 	out.again = soonest(out.again, r.writer.rivals.due(obj.GetUID()))
 	return reconcile.Result{RequeueAfter: soonest(plan.RequeueAfter, out.again)}, err
 }
@@ -172,7 +172,7 @@ func (r *reconciler[T, Seen]) apply(ctx context.Context, o owner, planned []Chil
 		intents = append(intents, in)
 	}
 	if _, ends := r.kind.(Teardown[T, Seen]); (ends || unreachable) && o.GetDeletionTimestamp() == nil {
-		if err := r.holdOn(ctx, o); err != nil {
+		if err := r.ensureFinalizer(ctx, o); err != nil {
 			out.fail(problemOf(err, "Adding the finalizer"))
 			return out
 		}
@@ -180,8 +180,8 @@ func (r *reconciler[T, Seen]) apply(ctx context.Context, o owner, planned []Chil
 	return r.writer.apply(ctx, o, intents)
 }
 
-// settle reports, counts and decides whether to try again.
-func (r *reconciler[T, Seen]) settle(ctx context.Context, obj T, plan Plan, problem *Problem, said []Event) error {
+// reportAndRetry reports, counts and decides whether to try again.
+func (r *reconciler[T, Seen]) reportAndRetry(ctx context.Context, obj T, plan Plan, problem *Problem, said []Event) error {
 	key := client.ObjectKeyFromObject(obj)
 	retry := problem != nil && problem.Family == Failed
 	failures := r.row(r.failures, key, retry)

@@ -24,7 +24,7 @@ type dependent struct{ sample.Kind }
 
 func (k dependent) Plan(s *sample.Sample, seen sample.Seen) engine.Plan {
 	if s.Spec.From != "" && seen.From == nil {
-		return engine.Plan{Remove: &engine.Event{Reason: "ParentGone", Message: "ConfigMap " + s.Spec.From + " is gone."}}
+		return engine.Plan{DeleteSelf: &engine.Event{Reason: "ParentGone", Message: "ConfigMap " + s.Spec.From + " is gone."}}
 	}
 	return k.Kind.Plan(s, seen)
 }
@@ -32,7 +32,7 @@ func (k dependent) Plan(s *sample.Sample, seen sample.Seen) engine.Plan {
 func TestPlanRemovesTheObject(t *testing.T) {
 	b := enginetest.New(t)
 	spec := sample.Controller().Spec()
-	spec.Removes = true
+	spec.DeletesSelf = true
 	dependents := engine.For[*sample.Sample, sample.Seen](dependent{}, spec)
 	counter := testkit.NewCounter()
 	enginetest.Manage(t, counter.Wrap(b.Config()), dependents)
@@ -64,7 +64,7 @@ func TestPlanRemovesTheObject(t *testing.T) {
 	}
 
 	d, err := dependents.Decide(context.Background(), b.Sample("x", sample.SampleSpec{From: "nothing"}), &engine.World{Scheme: enginetest.Scheme})
-	if err != nil || d.Remove == nil || d.Remove.Reason != "ParentGone" {
+	if err != nil || d.DeleteSelf == nil || d.DeleteSelf.Reason != "ParentGone" {
 		t.Errorf("decision without a cluster: %+v, %v", d, err)
 	}
 }
@@ -73,7 +73,7 @@ func TestPlanRemovesTheObject(t *testing.T) {
 func TestRemoveIsGrantedWhereSaid(t *testing.T) {
 	for _, removes := range []bool{false, true} {
 		spec := sample.Controller().Spec()
-		spec.Removes = removes
+		spec.DeletesSelf = removes
 		rules, err := engine.Rules(enginetest.Scheme, engine.For[*sample.Sample, sample.Seen](dependent{}, spec))
 		if err != nil {
 			t.Fatal(err)

@@ -53,14 +53,14 @@ func (g grants) controller(scheme *runtime.Scheme, c Controller) error {
 	// Children block their owner's deletion, which needs this where
 	// OwnerReferencesPermissionEnforcement is on.
 	g.grant(sub(own, "finalizers"), "update")
-	if c.Finalizes() || len(c.Spec().OldFinalizers) > 0 || c.Spec().FarReaching || c.Spec().Annotates {
+	if c.Finalizes() || len(c.Spec().OldFinalizers) > 0 || c.Spec().FarReaching || c.Spec().RemovesAnnotations {
 		g.grant(own, "patch")
 	}
 	if c.Spec().FarReaching { // before an orphan is removed, and to be told when a namespace goes and comes back
 		g.grant(own, "get")
 		g.grant(schema.GroupResource{Resource: "namespaces"}, "list", "watch")
 	}
-	if c.Spec().Removes {
+	if c.Spec().DeletesSelf {
 		g.grant(own, "delete")
 	}
 	for _, k := range c.Spec().Children {

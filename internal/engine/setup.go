@@ -83,12 +83,12 @@ func (c *controllerOf[T, Seen]) reconciler(e *Engine, gvk schema.GroupVersionKin
 		writer: &writer{
 			client: e.mgr.GetClient(), live: live, caches: e.caches, apis: e.apis, ledger: newLedger(),
 			metrics: &childMetrics{kind: gvk.Kind}, fieldOwner: c.spec.fieldOwner(), second: c.spec.second(), sharing: newSharing(), optOut: c.spec.OptOut,
-			oldManagers: c.spec.OldManagers, unwritten: c.spec.Unwritten,
+			oldManagers: c.spec.OldManagers, unwritten: c.spec.ApplyFailedReasons,
 			blockers: e.blockers, rivals: rivals, waker: newWaker(), clock: e.clock,
 		},
 		report: &reporter{
 			client: e.mgr.GetClient(), events: e.mgr.GetEventRecorder(c.spec.fieldOwner()), clock: e.clock,
-			ready: c.spec.readyType(), readyEvent: c.spec.ReadyEvent, notReadyEvent: c.spec.NotReadyEvent, knative: c.spec.Knative, owner: c.spec.fieldOwner(),
+			ready: c.spec.readyType(), readyEvent: c.spec.ReadyEvent, notReadyEvent: c.spec.NotReadyEvent, knative: c.spec.KnativeConditions, owner: c.spec.fieldOwner(),
 			written: map[types.UID]writtenStatus{}, rivals: rivals, live: live, kind: gvk,
 			noStatus: c.spec.NoStatus, told: map[types.UID]string{},
 		},

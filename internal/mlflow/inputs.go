@@ -133,7 +133,7 @@ func (o *observer) readSource(ctx context.Context, s source) (content, error) {
 	if s.kind == "ConfigMap" {
 		obj = &corev1.ConfigMap{}
 	}
-	found, err := exists(o.Content(ctx, o.key(s.name), obj))
+	found, err := exists(o.GetUncached(ctx, o.key(s.name), obj))
 	if err != nil || !found {
 		return content{}, err
 	}

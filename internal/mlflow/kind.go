@@ -118,14 +118,14 @@ var _ engine.Kind[*mlflowv1.MLflow, Seen] = servers{}
 
 func (r *Domain) servers() engine.Controller {
 	return engine.For[*mlflowv1.MLflow, Seen](servers{r}, engine.Spec{
-		Name:          "mlflow",
-		Ready:         conditionAvailable,
-		ReadyEvent:    "MLflowAvailable",
-		NotReadyEvent: "MLflowUnavailable",
-		OldManagers:   []string{oldManager},
-		Unwritten:     map[string]string{"": "ApplyFailed", httpRoute.Kind: "HttpRouteFailed", consoleLink.Kind: "ConsoleLinkFailed"},
-		Annotates:     true,
-		Workers:       1,
+		Name:               "mlflow",
+		Ready:              conditionAvailable,
+		ReadyEvent:         "MLflowAvailable",
+		NotReadyEvent:      "MLflowUnavailable",
+		OldManagers:        []string{oldManager},
+		ApplyFailedReasons: map[string]string{"": "ApplyFailed", httpRoute.Kind: "HttpRouteFailed", consoleLink.Kind: "ConsoleLinkFailed"},
+		RemovesAnnotations: true,
+		Workers:            1,
 		Children: []engine.ChildKind{
 			{Object: &appsv1.Deployment{}, Trim: kube.TrimDeployment},
 			{Object: &corev1.Service{}, Trim: kube.TrimService},

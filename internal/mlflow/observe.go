@@ -74,9 +74,9 @@ type observer struct {
 
 func (o *observer) observe(ctx context.Context) (Seen, error) {
 	o.seen = Seen{Settings: o.settings, Now: o.now(), Addresses: map[string]string{}}
-	o.seen.HasConsole = !o.settings.NotOpenShift && o.Has(consoleLink.GroupKind())
-	o.seen.OpenShift = o.seen.HasConsole || !o.settings.NotOpenShift && o.Has(clusterVersion.GroupKind())
-	o.seen.HasRoutes, o.seen.HasMonitors = o.Has(httpRoute.GroupKind()), o.Has(serviceMonitor.GroupKind())
+	o.seen.HasConsole = !o.settings.NotOpenShift && o.HasAPI(consoleLink.GroupKind())
+	o.seen.OpenShift = o.seen.HasConsole || !o.settings.NotOpenShift && o.HasAPI(clusterVersion.GroupKind())
+	o.seen.HasRoutes, o.seen.HasMonitors = o.HasAPI(httpRoute.GroupKind()), o.HasAPI(serviceMonitor.GroupKind())
 	for _, read := range []func(context.Context) error{o.readModule, o.readLive, o.readAccount, o.readTLS, o.readInputs, o.readPods} {
 		if err := read(ctx); err != nil {
 			return Seen{}, err
@@ -88,7 +88,7 @@ func (o *observer) observe(ctx context.Context) (Seen, error) {
 // readModule reads the platform's module, where MLflow is one of several, and what it says of the platform.
 func (o *observer) readModule(ctx context.Context) error {
 	m := &v1alpha1.MLflowOperator{}
-	if !o.settings.Module || !o.Has(v1alpha1.GroupVersion.WithKind("MLflowOperator").GroupKind()) {
+	if !o.settings.Module || !o.HasAPI(v1alpha1.GroupVersion.WithKind("MLflowOperator").GroupKind()) {
 		return nil
 	}
 	found, err := exists(o.Get(ctx, client.ObjectKey{Name: v1alpha1.MLflowOperatorName}, m))

@@ -70,7 +70,7 @@ func (p *planner) plan() engine.Plan {
 		suspend(children)
 	}
 	return engine.Plan{
-		Children: children, Status: p.status(next), Problem: next.Problem, Events: next.Events, Done: next.Done,
+		Children: children, Status: p.status(next), Problem: next.Problem, Events: next.Events, RemoveAnnotations: next.Done,
 		RequeueAfter: p.lookAgain(next.RequeueAfter),
 	}
 }
@@ -95,7 +95,7 @@ func told(err *field.Error) string { return fmt.Sprintf("%s: %s", err.Field, err
 
 // hold leaves what runs alone and says what is in the way.
 func (p *planner) hold(problem *engine.Problem) engine.Plan {
-	return engine.Plan{Hold: true, Problem: problem, Status: p.heldStatus(problem), RequeueAfter: p.lookAgain(0)}
+	return engine.Plan{KeepChildren: true, Problem: problem, Status: p.heldStatus(problem), RequeueAfter: p.lookAgain(0)}
 }
 
 // objects are those of the chart.

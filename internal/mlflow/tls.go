@@ -73,7 +73,7 @@ func host(namespace string) string { return name + "." + namespace + ".svc" }
 // cluster nothing secret is made.
 func (o *observer) readTLS(ctx context.Context) error {
 	secret := &corev1.Secret{}
-	found, err := exists(o.Content(ctx, o.key(tlsSecret), secret))
+	found, err := exists(o.GetUncached(ctx, o.key(tlsSecret), secret))
 	if err != nil {
 		return err
 	}

@@ -28,16 +28,16 @@ func heldByConfig(judge status.Judge, begun engine.Plan) engine.Plan {
 	told := before.Reason == status.ReasonInvalidConfig // of a change that waits, or of a new service
 	if seen.Mode == config.ModeModelMesh {
 		plan := modelmesh.Plan(isvc, seen, begun)
-		plan.Hold = true
+		plan.KeepChildren = true
 		return plan
 	}
 	if !seen.Runs() || isvc.Status.ObservedGeneration != isvc.Generation || told {
 		return judge.Fail(&resolve.Failure{Of: v1beta1.PredictorComponent, Problem: engine.WaitFor(status.ReasonInvalidConfig, "%s", message)})
 	}
 	return engine.Plan{
-		Hold:   true,
-		Status: held(judge, status.ReasonInvalidConfig, message),
-		Events: []engine.Event{{Warning: true, Reason: status.ReasonInvalidConfig, Message: message}},
+		KeepChildren: true,
+		Status:       held(judge, status.ReasonInvalidConfig, message),
+		Events:       []engine.Event{{Warning: true, Reason: status.ReasonInvalidConfig, Message: message}},
 	}
 }
 
@@ -52,7 +52,7 @@ func unwanted(isvc *v1beta1.InferenceService, seen *observed.State) bool {
 // keep is the plan while the platform's changes are not wanted. What children
 // were made of is gone, so that nothing can be repaired either.
 func keep(judge status.Judge) engine.Plan {
-	return engine.Plan{Hold: true, Status: held(judge, reasonAutoUpdateDisabled,
+	return engine.Plan{KeepChildren: true, Status: held(judge, reasonAutoUpdateDisabled,
 		"The runtime or the platform's configuration has changed since the service was made, and annotation "+v1beta1.AnnotationDisableAutoUpdate+
 			" keeps the change back. It comes with the next change of the service; remove the annotation to have it now.")}
 }

@@ -67,12 +67,12 @@ type services struct{ *Domain }
 
 func (r *Domain) services() engine.Controller {
 	return engine.For[*v1beta1.InferenceService, observed.State](services{r}, engine.Spec{
-		Name:          "inferenceservice",
-		Knative:       true,
-		OldFinalizers: []string{v1beta1.FinalizerInferenceService},
-		OldManagers:   []string{oldManager},
-		ReadyEvent:    "InferenceServiceReady",
-		NotReadyEvent: "InferenceServiceNotReady",
+		Name:              "inferenceservice",
+		KnativeConditions: true,
+		OldFinalizers:     []string{v1beta1.FinalizerInferenceService},
+		OldManagers:       []string{oldManager},
+		ReadyEvent:        "InferenceServiceReady",
+		NotReadyEvent:     "InferenceServiceNotReady",
 		Children: []engine.ChildKind{
 			{Object: &appsv1.Deployment{}, Trim: kube.TrimDeployment},
 			{Object: &corev1.Service{}, Trim: kube.TrimService},

@@ -74,7 +74,7 @@ func (o *observer) readConfig(ctx context.Context) error {
 	}
 	o.seen.Served = map[schema.GroupKind]bool{}
 	for _, gvk := range observed.OptionalAPIs {
-		o.seen.Served[gvk.GroupKind()] = o.Has(gvk.GroupKind())
+		o.seen.Served[gvk.GroupKind()] = o.HasAPI(gvk.GroupKind())
 	}
 	return nil
 }
@@ -118,7 +118,7 @@ func (o *observer) getRuntime(ctx context.Context, model *v1beta1.ModelSpec) err
 }
 
 func (o *observer) listRuntimes(ctx context.Context, model *v1beta1.ModelSpec) error {
-	concerned := engine.Matching(runtimes.Concerns(model))
+	concerned := engine.MatchingFunc(runtimes.Concerns(model))
 	namespaced := &v1alpha1.ServingRuntimeList{}
 	if err := o.List(ctx, namespaced, client.InNamespace(o.isvc.Namespace), concerned); err != nil {
 		return err
@@ -184,7 +184,7 @@ func (o *observer) readStorage(ctx context.Context) error {
 type contents struct{ engine.Reader }
 
 func (c contents) Get(ctx context.Context, key client.ObjectKey, obj client.Object) error {
-	return c.Content(ctx, key, obj)
+	return c.GetUncached(ctx, key, obj)
 }
 
 // readModels reads the TrainedModels of a server that takes several.
@@ -197,7 +197,7 @@ func (o *observer) readModels(ctx context.Context) error {
 		tm, ok := obj.(*v1alpha1.TrainedModel)
 		return ok && tm.Spec.InferenceService == o.isvc.Name
 	}
-	if err := o.List(ctx, list, client.InNamespace(o.isvc.Namespace), engine.Matching(ours)); err != nil {
+	if err := o.List(ctx, list, client.InNamespace(o.isvc.Namespace), engine.MatchingFunc(ours)); err != nil {
 		return err
 	}
 	for i := range list.Items {
@@ -341,7 +341,7 @@ func (o *observer) readRivals(ctx context.Context) error {
 	if len(mine) == 0 {
 		return nil
 	}
-	others := engine.Matching(func(obj client.Object) bool {
+	others := engine.MatchingFunc(func(obj client.Object) bool {
 		return obj.GetNamespace() != o.isvc.Namespace || obj.GetName() != o.isvc.Name
 	})
 	queries := [][]client.ListOption{{others}}

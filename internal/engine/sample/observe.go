@@ -26,7 +26,7 @@ func (Kind) Observe(ctx context.Context, r engine.Reader, s *Sample) (Seen, erro
 	seen := Seen{}
 	if s.Spec.From != "" {
 		cm := &corev1.ConfigMap{}
-		if err := r.Content(ctx, types.NamespacedName{Namespace: s.Namespace, Name: s.Spec.From}, cm); client.IgnoreNotFound(err) != nil {
+		if err := r.GetUncached(ctx, types.NamespacedName{Namespace: s.Namespace, Name: s.Spec.From}, cm); client.IgnoreNotFound(err) != nil {
 			return seen, err
 		} else if err == nil {
 			value := cm.Data["value"]
@@ -35,7 +35,7 @@ func (Kind) Observe(ctx context.Context, r engine.Reader, s *Sample) (Seen, erro
 	}
 	if s.Spec.SecretFrom != "" {
 		secret := &corev1.Secret{}
-		if err := r.Content(ctx, types.NamespacedName{Namespace: s.Namespace, Name: s.Spec.SecretFrom}, secret); client.IgnoreNotFound(err) != nil {
+		if err := r.GetUncached(ctx, types.NamespacedName{Namespace: s.Namespace, Name: s.Spec.SecretFrom}, secret); client.IgnoreNotFound(err) != nil {
 			return seen, err
 		} else if err == nil {
 			value := string(secret.Data["value"])

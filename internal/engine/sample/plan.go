@@ -16,7 +16,7 @@ import (
 // Plan implements engine.Kind.
 func (Kind) Plan(s *Sample, seen Seen) engine.Plan {
 	if p := missing(s, seen); p != nil {
-		return engine.Plan{Hold: true, Problem: p, Status: status(s, seen, 0, p)}
+		return engine.Plan{KeepChildren: true, Problem: p, Status: status(s, seen, 0, p)}
 	}
 	children := []engine.Child{
 		{Object: configMapFor(s, s.Name, seen)},

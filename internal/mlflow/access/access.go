@@ -128,7 +128,7 @@ func (k kind) Observe(ctx context.Context, r engine.Reader, m *mlflowv1.MLflow) 
 }
 
 func (s *Seen) readAuth(ctx context.Context, r engine.Reader) error {
-	if !r.Has(authKind.GroupKind()) {
+	if !r.HasAPI(authKind.GroupKind()) {
 		return nil
 	}
 	auth := &unstructured.Unstructured{}
@@ -181,7 +181,7 @@ func (k kind) Plan(_ *mlflowv1.MLflow, seen Seen) engine.Plan {
 	status := &mlflowv1.MLflowStatus{}
 	if seen.Malformed != "" {
 		problem := engine.MustChange("GroupsMalformed", "%s of Auth %s is no list of names. Correct it; access stays as it is until then.", seen.Malformed, authName)
-		return engine.Plan{Hold: true, Problem: problem, Status: status}
+		return engine.Plan{KeepChildren: true, Problem: problem, Status: status}
 	}
 	children, foreign := seen.bindings()
 	plan := engine.Plan{Children: children, Status: status}

@@ -23,7 +23,7 @@ const (
 func TestUpgrade(t *testing.T) {
 	s := newSim(t, "3.13.0")
 	out := s.until("MigrationRunning")
-	if !out.Server.Keep || !out.Suspend || status(out, "Available") != "" || status(out, "Progressing") != metav1.ConditionTrue {
+	if !out.Server.Unmanaged || !out.Suspend || status(out, "Available") != "" || status(out, "Progressing") != metav1.ConditionTrue {
 		t.Errorf("the server must be left alone during the preflight: %+v", out)
 	}
 	s.wantMessage("Checking the database before it is migrated to MLflow 3.14.0 because version 3.13.0 is recorded and 3.14.0 is needed.", backup)
@@ -237,7 +237,7 @@ func TestDowngradeIsRefused(t *testing.T) {
 	out := s.until("MigrationFailed")
 	s.wantServer("mlflow:old", 2)
 	s.wantMessage("Nothing was touched.", "supports 3.15.0")
-	if s.rest(); len(s.made) != 0 || s.stops != 0 || !out.Server.Keep || status(out, "Available") != "" {
+	if s.rest(); len(s.made) != 0 || s.stops != 0 || !out.Server.Unmanaged || status(out, "Available") != "" {
 		t.Errorf("made %v, %d stops, %+v", s.made, s.stops, out)
 	}
 	s.o.Supported = "3.15.0" // the release that fits is back
@@ -306,7 +306,7 @@ func TestJobsOfAnotherController(t *testing.T) {
 	}
 	s.o.MLflow.Annotations = map[string]string{ForceAnnotation: ""}
 	out := s.look()
-	if len(out.Jobs) != 2 || out.Jobs[0].Keep {
+	if len(out.Jobs) != 2 || out.Jobs[0].Unmanaged {
 		t.Errorf("%+v", out.Jobs)
 	}
 	s.until("MigrationSucceeded")

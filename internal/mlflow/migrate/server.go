@@ -41,7 +41,7 @@ func (m *machine) untouched() shape {
 	if m.o.Deployment == nil {
 		return m.stopped()
 	}
-	return shape{child: engine.Child{Object: m.server.DeepCopy(), Keep: true}, serving: m.replicas() > 0}
+	return shape{child: engine.Child{Object: m.server.DeepCopy(), Unmanaged: true}, serving: m.replicas() > 0}
 }
 
 // stopped is the server without pods. One that ran before keeps its pod
@@ -120,7 +120,7 @@ next:
 		out = append(out, engine.Child{Object: &batchv1.Job{
 			TypeMeta:   metav1.TypeMeta{APIVersion: "batch/v1", Kind: "Job"},
 			ObjectMeta: metav1.ObjectMeta{Namespace: a.Namespace, Name: a.Name},
-		}, Keep: true})
+		}, Unmanaged: true})
 	}
 	return out
 }

@@ -113,7 +113,7 @@ func (s *sim) check(out Outcome) {
 			s.t.Errorf("%s is named twice", c.Object.GetName())
 		}
 		names[c.Object.GetName()] = true
-		fresh := !c.Keep && !slices.ContainsFunc(s.o.Jobs, func(j batchv1.Job) bool { return j.Name == c.Object.GetName() })
+		fresh := !c.Unmanaged && !slices.ContainsFunc(s.o.Jobs, func(j batchv1.Job) bool { return j.Name == c.Object.GetName() })
 		if fresh && c.Object.GetLabels()[JobLabel] != "" && len(s.serverPods()) > 0 {
 			s.t.Errorf("%s is made while the server runs", c.Object.GetName())
 		}
@@ -135,7 +135,7 @@ func (s *sim) serverPods() []corev1.Pod {
 // apply does what the engine does with children.
 func (s *sim) apply(out Outcome) (changed bool) {
 	d := out.Server.Object.(*appsv1.Deployment).DeepCopy()
-	if !out.Server.Keep && (s.o.Deployment == nil || !cmp.Equal(d.Spec, s.o.Deployment.Spec) || !cmp.Equal(d.Annotations, s.o.Deployment.Annotations)) {
+	if !out.Server.Unmanaged && (s.o.Deployment == nil || !cmp.Equal(d.Spec, s.o.Deployment.Spec) || !cmp.Equal(d.Annotations, s.o.Deployment.Annotations)) {
 		d.Generation = 1
 		if live := s.o.Deployment; live != nil {
 			d.Generation, d.Status = live.Generation+1, live.Status
@@ -150,7 +150,7 @@ func (s *sim) apply(out Outcome) (changed bool) {
 		job := c.Object.(*batchv1.Job)
 		i := slices.IndexFunc(s.o.Jobs, func(j batchv1.Job) bool { return j.Name == job.Name })
 		switch {
-		case i < 0 && !c.Keep:
+		case i < 0 && !c.Unmanaged:
 			s.uid++
 			job = job.DeepCopy()
 			job.UID, job.CreationTimestamp = types.UID(fmt.Sprint(s.uid)), metav1.NewTime(s.o.Now)
@@ -159,7 +159,7 @@ func (s *sim) apply(out Outcome) (changed bool) {
 			s.made = append(s.made, job.Name)
 		case i >= 0:
 			live := s.o.Jobs[i]
-			if !c.Keep {
+			if !c.Unmanaged {
 				live.Labels[engine.LabelOwner] = string(s.o.MLflow.UID)
 				live.Spec.Suspend = job.Spec.Suspend
 			}

@@ -79,7 +79,7 @@ func (k kind) Observe(ctx context.Context, r engine.Reader, _ *v1alpha1.MLflowOp
 	}
 	seen.Servers = len(servers.Items)
 	config := &corev1.ConfigMap{}
-	err := r.Content(ctx, client.ObjectKey{Namespace: seen.Settings.Namespace, Name: ConfigName}, config)
+	err := r.GetUncached(ctx, client.ObjectKey{Namespace: seen.Settings.Namespace, Name: ConfigName}, config)
 	if client.IgnoreNotFound(err) != nil {
 		return seen, err
 	}

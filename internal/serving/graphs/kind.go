@@ -40,11 +40,11 @@ var _ engine.Kind[*v1alpha1.InferenceGraph, Seen] = graphs{}
 // Controller of InferenceGraphs.
 func Controller(platform *config.Platform) engine.Controller {
 	return engine.For[*v1alpha1.InferenceGraph, Seen](graphs{platform}, engine.Spec{
-		Name:          "inferencegraph",
-		Knative:       true,
-		OldManagers:   []string{oldManager},
-		ReadyEvent:    "InferenceGraphReady",
-		NotReadyEvent: "InferenceGraphNotReady",
+		Name:              "inferencegraph",
+		KnativeConditions: true,
+		OldManagers:       []string{oldManager},
+		ReadyEvent:        "InferenceGraphReady",
+		NotReadyEvent:     "InferenceGraphNotReady",
 		Children: []engine.ChildKind{
 			{Object: &appsv1.Deployment{}, Trim: kube.TrimDeployment},
 			{Object: &corev1.Service{}, Trim: kube.TrimService},

@@ -119,7 +119,7 @@ func (o *observer) readLive(ctx context.Context) error {
 	if o.seen.Mode != config.ModeStandard {
 		return nil
 	}
-	o.seen.HasKEDA = o.Has(scaledObject.GroupKind())
+	o.seen.HasKEDA = o.HasAPI(scaledObject.GroupKind())
 	d, service, hpa := &appsv1.Deployment{}, &corev1.Service{}, &metav1.PartialObjectMetadata{}
 	hpa.SetGroupVersionKind(workload.HPA)
 	for _, child := range []struct {
@@ -145,7 +145,7 @@ func (o *observer) readKnative(ctx context.Context) error {
 	if o.seen.Mode != config.ModeKnative {
 		return nil
 	}
-	if o.seen.HasKnative = o.Has(knativeService.GroupKind()); !o.seen.HasKnative {
+	if o.seen.HasKnative = o.HasAPI(knativeService.GroupKind()); !o.seen.HasKnative {
 		return nil
 	}
 	u := foreign(knativeService)
@@ -168,7 +168,7 @@ func (o *observer) readKnative(ctx context.Context) error {
 func (o *observer) readPods(ctx context.Context) error {
 	mine := func(obj client.Object) bool { return obj.GetLabels()[v1beta1.LabelInferenceGraph] == o.graph.Name }
 	list := &corev1.PodList{}
-	if err := o.List(ctx, list, client.InNamespace(o.graph.Namespace), engine.Matching(mine)); err != nil {
+	if err := o.List(ctx, list, client.InNamespace(o.graph.Namespace), engine.MatchingFunc(mine)); err != nil {
 		return err
 	}
 	for i := range list.Items {

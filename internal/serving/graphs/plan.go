@@ -85,7 +85,7 @@ func (p *planner) hold(problem *engine.Problem, targets []*target) engine.Plan {
 		own = kube.Condition{Status: metav1.ConditionFalse, Reason: problem.Reason, Message: problem.Message}
 	}
 	p.conclude(s, targets, own, nil)
-	return engine.Plan{Hold: true, Status: s, Problem: problem}
+	return engine.Plan{KeepChildren: true, Status: s, Problem: problem}
 }
 
 // heldByConfig is the plan while a part of the configuration is not known: it was
@@ -106,7 +106,7 @@ func (p *planner) heldByConfig() engine.Plan {
 		router = p.standing()
 	}
 	status := p.status(targets, router, said, ptr.Deref(p.graph.Status.URL, ""))
-	return engine.Plan{Hold: true, Status: status, Events: []engine.Event{{Warning: true, Reason: problem.Reason, Message: problem.Message}}}
+	return engine.Plan{KeepChildren: true, Status: status, Events: []engine.Event{{Warning: true, Reason: problem.Reason, Message: problem.Message}}}
 }
 
 func (p *planner) doubt() string {

@@ -31,7 +31,7 @@ func (p *planner) keepDraining(front *frontDoor) {
 			&appsv1.Deployment{TypeMeta: metav1.TypeMeta{APIVersion: "apps/v1", Kind: "Deployment"}, ObjectMeta: meta},
 			&corev1.Service{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Service"}, ObjectMeta: meta},
 		} {
-			p.add(engine.Child{Object: object, Keep: true})
+			p.add(engine.Child{Object: object, Unmanaged: true})
 		}
 	}
 }

@@ -43,7 +43,7 @@ func Plan(isvc *v1beta1.InferenceService, seen *observed.State, parts *resolve.C
 	}
 	front := p.front()
 	for _, route := range front.objects {
-		p.add(engine.Child{Object: route, Keep: front.keep})
+		p.add(engine.Child{Object: route, Unmanaged: front.keep})
 	}
 	p.keepDraining(front)
 	told := p.status(front)

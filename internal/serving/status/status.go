@@ -224,7 +224,7 @@ func (j Judge) Stopped() *v1beta1.InferenceServiceStatus {
 
 // Fail is the plan that leaves what runs alone and says what is wrong.
 func (j Judge) Fail(f *resolve.Failure) engine.Plan {
-	return engine.Plan{Hold: true, Status: j.Failed(f), Problem: f.Problem}
+	return engine.Plan{KeepChildren: true, Status: j.Failed(f), Problem: f.Problem}
 }
 
 // Failed says why a component cannot be made. What the service had

@@ -21,12 +21,12 @@ var _ engine.Kind[*v1alpha1.TrainedModel, Seen] = trained{}
 // Controller of TrainedModels.
 func Controller() engine.Controller {
 	return engine.For[*v1alpha1.TrainedModel, Seen](trained{}, engine.Spec{
-		Name:          "trainedmodel",
-		Knative:       true,
-		OldFinalizers: []string{v1beta1.FinalizerTrainedModel},
-		ReadyEvent:    "TrainedModelReady",
-		NotReadyEvent: "TrainedModelNotReady",
-		Removes:       true,
+		Name:              "trainedmodel",
+		KnativeConditions: true,
+		OldFinalizers:     []string{v1beta1.FinalizerTrainedModel},
+		ReadyEvent:        "TrainedModelReady",
+		NotReadyEvent:     "TrainedModelNotReady",
+		DeletesSelf:       true,
 		Inputs: []engine.Input{
 			{Object: &v1beta1.InferenceService{}},
 			{Object: &v1alpha1.TrainedModel{}},
@@ -74,7 +74,7 @@ func readModels(ctx context.Context, r engine.Reader, tm *v1alpha1.TrainedModel,
 		return ok && other.Spec.InferenceService == tm.Spec.InferenceService
 	}
 	list := &v1alpha1.TrainedModelList{}
-	if err := r.List(ctx, list, client.InNamespace(tm.Namespace), engine.Matching(beside)); err != nil {
+	if err := r.List(ctx, list, client.InNamespace(tm.Namespace), engine.MatchingFunc(beside)); err != nil {
 		return err
 	}
 	for i := range list.Items {

@@ -51,7 +51,7 @@ func (trained) Plan(tm *v1alpha1.TrainedModel, seen Seen) engine.Plan {
 // before its service waits for it.
 func orphan(tm *v1alpha1.TrainedModel) engine.Plan {
 	if sawService(tm) {
-		return engine.Plan{Remove: &engine.Event{Reason: reasonGone,
+		return engine.Plan{DeleteSelf: &engine.Event{Reason: reasonGone,
 			Message: fmt.Sprintf("InferenceService %s is gone, and the model with it.", tm.Spec.InferenceService)}}
 	}
 	missing := engine.WaitFor(reasonMissing, "InferenceService %s does not exist. Create it, or name another one in spec.inferenceService.", tm.Spec.InferenceService)
