@@ -6,11 +6,14 @@ package charttest
 
 import (
 	"context"
+	"encoding/json"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	k8sruntime "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -56,10 +59,7 @@ func RBAC(t testing.TB, cluster *testkit.Cluster, namespace string, extra ...rba
 func RBACWith(t testing.TB, cluster *testkit.Cluster, namespace string, values map[string]any, extra ...rbacv1.PolicyRule) *rest.Config {
 	t.Helper()
 	account, name := "", "rbac-"+namespace[strings.LastIndex(namespace, "-")+1:]
-	for _, o := range Render(t, chart.Release{Name: name, Namespace: namespace, Values: values}) {
-		if !slices.Contains(rbacKinds, o.GetKind()) {
-			continue
-		}
+	for _, o := range grants(t, name, namespace, values) {
 		var object client.Object = o.Unstructured
 		switch {
 		case o.GetKind() == "ServiceAccount":
@@ -75,6 +75,63 @@ func RBACWith(t testing.TB, cluster *testkit.Cluster, namespace string, values m
 		create(t, cluster, object)
 	}
 	return cluster.ServiceAccountConfig(t, namespace, account)
+}
+
+// Names that stand for those of a release in what is rendered once.
+const someRelease, someNamespace = "rbac-ofsomerelease", "somenamespace"
+
+// rendered are the grants of releases by their values, each with their template. Nearly every test of a controller asks
+// for them, and rendering the whole chart takes longer than most of these tests.
+var rendered struct {
+	sync.Mutex
+	by map[string][]grant
+}
+
+type grant struct {
+	template string
+	object   []byte
+}
+
+// grants are the objects of a release that decide what the manager may do.
+func grants(t testing.TB, name, namespace string, values map[string]any) []chart.Object {
+	t.Helper()
+	key, err := json.Marshal(values)
+	if err != nil {
+		t.Fatalf("values of the chart: %v", err)
+	}
+	rendered.Lock()
+	defer rendered.Unlock()
+	all, known := rendered.by[string(key)]
+	if !known {
+		for _, o := range Render(t, chart.Release{Name: someRelease, Namespace: someNamespace, Values: values}) {
+			if slices.Contains(rbacKinds, o.GetKind()) {
+				all = append(all, grant{o.Template, encode(t, o)})
+			}
+		}
+		if rendered.by == nil {
+			rendered.by = map[string][]grant{}
+		}
+		rendered.by[string(key)] = all
+	}
+	named := strings.NewReplacer(someRelease, name, someNamespace, namespace)
+	out := make([]chart.Object, 0, len(all))
+	for _, g := range all {
+		u := &unstructured.Unstructured{}
+		if err := u.UnmarshalJSON([]byte(named.Replace(string(g.object)))); err != nil {
+			t.Fatalf("reading what the chart renders: %v", err)
+		}
+		out = append(out, chart.Object{Template: g.template, Unstructured: u})
+	}
+	return out
+}
+
+func encode(t testing.TB, o chart.Object) []byte {
+	t.Helper()
+	text, err := o.MarshalJSON()
+	if err != nil {
+		t.Fatalf("writing %s: %v", o.GetName(), err)
+	}
+	return text
 }
 
 func create(t testing.TB, cluster *testkit.Cluster, object client.Object) {
