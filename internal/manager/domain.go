@@ -45,6 +45,8 @@ type Domain struct {
 type SetupOptions struct {
 	Namespace string
 	Workers   int
+	// Watched are the namespaces that are looked after; all if empty.
+	Watched []string
 }
 
 // Names lists the domains in their order.

@@ -81,7 +81,7 @@ func addDomains(ctx context.Context, mgr ctrl.Manager, server *drainingServer, o
 		if d.Setup == nil {
 			continue
 		}
-		if err := d.Setup(ctx, mgr, SetupOptions{Namespace: opts.Namespace, Workers: opts.Workers}); err != nil {
+		if err := d.Setup(ctx, mgr, SetupOptions{Namespace: opts.Namespace, Workers: opts.Workers, Watched: opts.Scope().Namespaces}); err != nil {
 			return fmt.Errorf("set up %s: %w", d.Name, err)
 		}
 	}

@@ -35,6 +35,9 @@ func completeServing(d *manager.Domain, models *serving.Domain, platform *config
 		}
 		models.WithNamespace(o.Namespace).WithKubernetes(cluster).SetSource(watcher)
 		mutator.Connect(watcher, o.Namespace, mgr.GetAPIReader(), mgr.GetClient())
+		if err := mutator.Follow(mgr, o.Watched); err != nil {
+			return err
+		}
 		keeper, err := defaultruntimes.New(mgr.GetConfig(), o.Namespace)
 		if err != nil {
 			return err

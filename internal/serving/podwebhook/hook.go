@@ -4,12 +4,14 @@ package podwebhook
 
 import (
 	"context"
+	"fmt"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/modelplane/modelplane/api/serving/v1alpha1"
 	"github.com/modelplane/modelplane/api/serving/v1beta1"
@@ -18,8 +20,10 @@ import (
 )
 
 // Credentials are read one by one when a pod needs them: a cache would hold every
-// Secret of the cluster. So is the owner that proves where the pod comes from.
-// +kubebuilder:rbac:groups=apps,resources=replicasets;statefulsets,verbs=get
+// Secret of the cluster. The owner that proves where the pod comes from is mostly a
+// ReplicaSet that is followed; otherwise it is read as well.
+// +kubebuilder:rbac:groups=apps,resources=replicasets,verbs=get;list;watch
+// +kubebuilder:rbac:groups=apps,resources=statefulsets,verbs=get
 // +kubebuilder:rbac:groups="",resources=serviceaccounts;secrets,verbs=get
 // +kubebuilder:rbac:groups=serving.kserve.io,resources=clusterstoragecontainers,verbs=list;watch
 // +kubebuilder:rbac:groups=serving.kserve.io,resources=inferenceservices,verbs=get
@@ -48,6 +52,16 @@ func (m *Mutator) Connect(source config.Source, namespace string, live, cached c
 		isvc := &v1beta1.InferenceService{}
 		return isvc, live.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, isvc)
 	}
+}
+
+// Follow lets the mutator know the ReplicaSets of some namespaces, or of all, as long as the manager runs.
+func (m *Mutator) Follow(mgr manager.Manager, namespaces []string) error {
+	api, err := client.NewWithWatch(mgr.GetConfig(), client.Options{HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper()})
+	if err != nil {
+		return fmt.Errorf("make a client for ReplicaSets: %w", err)
+	}
+	m.sets = followReplicaSets(api, namespaces)
+	return mgr.Add(m.sets)
 }
 
 // Hook asks the mutator for every new pod of an InferenceService, and again when

@@ -38,6 +38,8 @@ type Mutator struct {
 	Template func(ctx context.Context, namespace string, owner metav1.OwnerReference) (*corev1.PodTemplateSpec, error)
 	// Service reads the InferenceService of a pod.
 	Service func(ctx context.Context, namespace, name string) (*v1beta1.InferenceService, error)
+	// sets know most of what Template would read. Nil: nothing.
+	sets *replicaSets
 }
 
 // Mutate completes a pod of an InferenceService and leaves others alone. An

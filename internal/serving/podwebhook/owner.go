@@ -26,11 +26,14 @@ var errUnowned = fmt.Errorf("the pod has label %s, but is none that a ReplicaSet
 // fromTemplate refuses a pod that was not made from the template of its owner, before anything in its namespace is read.
 // Whoever reaches the webhook may claim to create a pod anywhere, and what is added to it shows which Secrets there are and
 // what they hold. The UID of an owner is known to those only who may look into the namespace, and they see the same in the
-// pods that it has made.
+// pods that it has made. Most pods come from a ReplicaSet that is known; of the others the owner is read.
 func (m *Mutator) fromTemplate(ctx context.Context, pod *corev1.Pod, namespace string, cfg *config.Config) error {
 	owner := metav1.GetControllerOf(pod)
 	if owner == nil || owner.UID == "" {
 		return errUnowned
+	}
+	if m.sets.made(ctx, pod, namespace, *owner, cfg) {
+		return nil
 	}
 	template, err := m.Template(ctx, namespace, *owner)
 	switch {
@@ -38,30 +41,45 @@ func (m *Mutator) fromTemplate(ctx context.Context, pod *corev1.Pod, namespace s
 		return errUnowned
 	case err != nil:
 		return fmt.Errorf("read the owner of the pod: %w", err)
-	case !made(pod, template, cfg):
+	case !compared(&pod.ObjectMeta, &pod.Spec).same(compared(&template.ObjectMeta, &template.Spec), cfg):
 		return errUnowned
 	}
 	return nil
 }
 
-// made compares what decides which Secrets are read. Other webhooks may have changed the rest.
-func made(pod *corev1.Pod, template *corev1.PodTemplateSpec, cfg *config.Config) bool {
-	account := func(spec *corev1.PodSpec) string { return cmp.Or(spec.ServiceAccountName, "default") }
-	if account(&pod.Spec) != account(&template.Spec) {
-		return false
-	}
-	if pod.Labels[v1beta1.LabelInferenceService] != template.Labels[v1beta1.LabelInferenceService] {
+// origin is what decides which Secrets are read. Other webhooks may have changed the rest of a pod.
+type origin struct {
+	account, service string
+	annotations      map[string]string
+}
+
+// compared is the part of a pod, or of a template, that is compared.
+func compared(meta *metav1.ObjectMeta, spec *corev1.PodSpec) origin {
+	return origin{account: cmp.Or(spec.ServiceAccountName, "default"), service: meta.Labels[v1beta1.LabelInferenceService], annotations: meta.Annotations}
+}
+
+func (o origin) same(other origin, cfg *config.Config) bool {
+	if o.account != other.account || o.service != other.service {
 		return false
 	}
 	for _, key := range []string{
 		v1beta1.AnnotationStorageSpec, v1beta1.AnnotationStorageSpecKey, v1beta1.AnnotationStorageSpecParam,
 		cfg.Credentials.StorageSecretNameAnnotation,
 	} {
-		if pod.Annotations[key] != template.Annotations[key] {
+		if o.annotations[key] != other.annotations[key] {
 			return false
 		}
 	}
 	return true
+}
+
+// size is how much the annotations take.
+func (o origin) size() int {
+	n := 0
+	for key, value := range o.annotations {
+		n += len(key) + len(value)
+	}
+	return n
 }
 
 // templates reads the template of a pod's owner.

@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -62,7 +63,8 @@ func TestOnAServer(t *testing.T) {
 	}
 	cluster.InstallCRDs(t, needed...)
 	c := newClient(t, cluster.Config())
-	url := serve(t, cluster)
+	requests := testkit.NewCounter()
+	url := serve(t, cluster, requests)
 	namespace := cluster.Namespace(t)
 	create := func(obj client.Object) {
 		t.Helper()
@@ -84,24 +86,39 @@ func TestOnAServer(t *testing.T) {
 		}},
 	}}})
 
+	before := requests.Snapshot()
 	completed(t, c, namespace)
+	if n := requests.Since(before).Of("get", sets); n != 0 {
+		t.Errorf("%d requests to know a ReplicaSet that is followed", n)
+	}
 	excluded(t, c, namespace)
 	refused(t, c, namespace)
 	untold(t, c, url, namespace)
+	before = requests.Snapshot()
+	unfollowed(t, c, namespace)
+	if n := requests.Since(before).Of("get", sets); n != 3 {
+		t.Errorf("%d requests to know three ReplicaSets that are not followed", n)
+	}
+	gone(t, c, url, namespace)
 }
 
+const sets = "apps/replicasets"
+
 // madeBySet gives a pod an owner that has it as its template.
-func madeBySet(t *testing.T, c client.Client, namespace string, pod *corev1.Pod) *corev1.Pod {
+func madeBySet(t *testing.T, c client.Client, namespace string, pod *corev1.Pod, unlike ...func(*appsv1.ReplicaSet)) *corev1.Pod {
 	t.Helper()
 	pod.GenerateName, pod.Namespace = "iris-", namespace
 	pod.OwnerReferences = nil
 	pod.Labels["app"] = "iris"
 	set := &appsv1.ReplicaSet{
-		ObjectMeta: metav1.ObjectMeta{GenerateName: "iris-", Namespace: namespace},
+		ObjectMeta: metav1.ObjectMeta{GenerateName: "iris-", Namespace: namespace, Labels: pod.Labels},
 		Spec: appsv1.ReplicaSetSpec{
 			Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "iris"}},
 			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: pod.Labels, Annotations: pod.Annotations}, Spec: pod.Spec},
 		},
+	}
+	for _, change := range unlike {
+		change(set)
 	}
 	must(t, c.Create(t.Context(), set))
 	pod.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(set, appsv1.SchemeGroupVersion.WithKind("ReplicaSet"))}
@@ -179,6 +196,7 @@ func untold(t *testing.T, c client.Client, url, namespace string) {
 		"no owner":                func(p *corev1.Pod) { p.OwnerReferences = nil },
 		"no UID":                  func(p *corev1.Pod) { p.OwnerReferences[0].UID = "" },
 		"a guessed UID":           func(p *corev1.Pod) { p.OwnerReferences[0].UID = "4711" },
+		"a guessed name":          func(p *corev1.Pod) { p.OwnerReferences[0].Name = "iris" },
 		"an owner elsewhere":      func(p *corev1.Pod) { p.OwnerReferences = elsewhere.OwnerReferences },
 		"another kind of owner":   func(p *corev1.Pod) { p.OwnerReferences[0].Kind = "Job" },
 		"another account":         func(p *corev1.Pod) { p.Spec.ServiceAccountName = "other" },
@@ -205,6 +223,41 @@ func untold(t *testing.T, c client.Client, url, namespace string) {
 			t.Errorf("%v: %s", names, answer)
 		}
 	}
+}
+
+// unfollowed makes pods of ReplicaSets of which nothing is kept.
+func unfollowed(t *testing.T, c client.Client, namespace string) {
+	t.Helper()
+	for name, unlike := range map[string]func(*appsv1.ReplicaSet){
+		"without the label":  func(set *appsv1.ReplicaSet) { set.Labels = nil },
+		"of an old revision": func(set *appsv1.ReplicaSet) { set.Spec.Replicas = new(int32) },
+		"with too much to keep": func(set *appsv1.ReplicaSet) {
+			set.Spec.Template.Annotations = maps.Clone(set.Spec.Template.Annotations)
+			set.Spec.Template.Annotations["large"] = strings.Repeat("x", mostKept)
+		},
+	} {
+		pod := madeBySet(t, c, namespace, podOf("s3://mine/iris"), unlike)
+		must(t, c.Create(t.Context(), pod, client.DryRunAll))
+		if len(pod.Spec.InitContainers) != 1 {
+			t.Errorf("a pod of a ReplicaSet %s is not completed", name)
+		}
+	}
+}
+
+// gone deletes a ReplicaSet, whose UID then proves nothing any more.
+func gone(t *testing.T, c client.Client, url, namespace string) {
+	t.Helper()
+	pod := madeBySet(t, c, namespace, podOf("s3://mine/iris"))
+	if got := ask(t, url, namespace, pod); !strings.Contains(got, "storage-initializer") {
+		t.Fatalf("a pod of a ReplicaSet: %s", got)
+	}
+	must(t, c.Delete(t.Context(), &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: pod.OwnerReferences[0].Name}}))
+	testkit.Eventually(t, 10*time.Second, "the ReplicaSet to be forgotten", func() error {
+		if got := ask(t, url, namespace, pod); !strings.Contains(got, "is none that a ReplicaSet") {
+			return errors.New(got)
+		}
+		return nil
+	})
 }
 
 // ask sends a review to the webhook and returns the answer.
@@ -281,13 +334,13 @@ func complete(pod *corev1.Pod, namespace string) {
 	}
 }
 
-func newClient(t testing.TB, cfg *rest.Config) client.Client {
+func newClient(t testing.TB, cfg *rest.Config) client.WithWatch {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1beta1.AddToScheme, v1alpha1.AddToScheme} {
 		must(t, add(scheme))
 	}
-	c, err := client.New(cfg, client.Options{Scheme: scheme})
+	c, err := client.NewWithWatch(cfg, client.Options{Scheme: scheme})
 	must(t, err)
 	return c
 }
@@ -297,7 +350,8 @@ func limited(t *testing.T, cluster *testkit.Cluster) *rest.Config {
 	t.Helper()
 	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{GenerateName: "pods-test-"}, Rules: []rbacv1.PolicyRule{
 		{APIGroups: []string{""}, Resources: []string{"serviceaccounts", "secrets"}, Verbs: []string{"get"}},
-		{APIGroups: []string{"apps"}, Resources: []string{"replicasets", "statefulsets"}, Verbs: []string{"get"}},
+		{APIGroups: []string{"apps"}, Resources: []string{"replicasets"}, Verbs: []string{"get", "list", "watch"}},
+		{APIGroups: []string{"apps"}, Resources: []string{"statefulsets"}, Verbs: []string{"get"}},
 		{APIGroups: []string{v1beta1.Group}, Resources: []string{"clusterstoragecontainers"}, Verbs: []string{"list", "watch"}},
 		{APIGroups: []string{v1beta1.Group}, Resources: []string{"inferenceservices"}, Verbs: []string{"get"}},
 	}}
@@ -318,10 +372,27 @@ func limited(t *testing.T, cluster *testkit.Cluster) *rest.Config {
 }
 
 // serve runs the webhook in this process, tells the API server of it, and returns where it answers.
-func serve(t *testing.T, cluster *testkit.Cluster) string {
+func serve(t *testing.T, cluster *testkit.Cluster, requests *testkit.Counter) string {
 	t.Helper()
-	m, c := &Mutator{}, newClient(t, limited(t, cluster))
+	m, c := &Mutator{}, newClient(t, requests.Wrap(limited(t, cluster)))
 	m.Connect(config.Static(config.Default()), "kserve", c, c)
+	m.sets = followReplicaSets(c, nil)
+	following, unfollow := context.WithCancel(context.Background())
+	var followed sync.WaitGroup
+	followed.Go(func() { _ = m.sets.Start(following) }) // ends with the context only
+	t.Cleanup(func() {
+		unfollow()
+		followed.Wait()
+	})
+	testkit.Eventually(t, 10*time.Second, "the ReplicaSets to be known", func() error {
+		all := m.sets.of[metav1.NamespaceAll]
+		all.mu.Lock()
+		defer all.mu.Unlock()
+		if !all.synced {
+			return errors.New("they are not yet")
+		}
+		return nil
+	})
 	dir, ca := cluster.ServingCert(t)
 	port := testkit.FreePort(t)
 	server := webhook.NewServer(webhook.Options{Host: cluster.WebhookHost(), Port: port, CertDir: dir})
