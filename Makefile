@@ -16,11 +16,14 @@ TESTFLAGS ?=
 # How many test packages run at once. Each may start an API server of its own, and waits for it half of the time.
 TESTJOBS ?= $(shell echo $$((2 * $$(nproc))))
 # Packages in which many things happen at once. With RACE=1 they are tested with the race detector instead of without.
-RACY := ./internal/process/...
+RACY := $(addprefix ./internal/,engine/... testkit/... process/... manager/... certs/... admission/... fetch/...)
 RACE ?=
+# For each fuzz target.
 FUZZTIME ?= 30s
 # A commit: fuzz only what has changed since then. Everything if empty.
 FUZZSINCE ?=
+# Seconds of fuzzing in all: each target gets its share, at most FUZZTIME and at least 5 s. No limit if empty.
+FUZZBUDGET ?=
 # The numbers of InferenceServices that are measured, one run each.
 BENCHSERVICES ?= 1000 5000
 LINT := $(GO) tool -modfile=$(CURDIR)/tools/go.mod golangci-lint
@@ -129,6 +132,8 @@ e2e: bin/up ## Bring everything up on this machine, use it, break it, take it do
 	@echo "==> end-to-end tests"
 	@local="$(local)"; MODELPLANE_LOCAL="$$local" MODELPLANE_UP="$(CURDIR)/bin/up" MODELPLANE_IMAGES=dist/e2e \
 		$(GO) test -tags e2e -count 1 -v -parallel 4 -timeout 30m $(TESTFLAGS) ./test/e2e/...
+	@echo "==> the cluster's addresses from another machine (nft is there now)"
+	@cd local && $(GO) test $(TESTLINK) -count 1 -run TestNeighboursDoNotReachTheCluster ./internal/cluster
 
 .PHONY: bench
 bench: ## Run the benchmarks and check their figures against the expected ranges
@@ -152,7 +157,9 @@ fuzz: ## Run every fuzz target for FUZZTIME; an input that fails is kept below t
 	[ -n "$$targets" ] || { echo "==> nothing to fuzz"; exit; }; \
 	echo "==> building the targets (a minute the first time)"; \
 	printf '%s\n' $$targets | sort -u -t: -k1,1 | GO="$(GO)" xargs -I{} hack/fuzz.sh {} build; \
-	printf '%s\n' $$targets | GO="$(GO)" xargs -P 2 -I{} hack/fuzz.sh {} $(FUZZTIME)
+	time="$(FUZZTIME)"; [ -z "$(FUZZBUDGET)" ] || { share=$$((2 * $(or $(FUZZBUDGET),0) / $$(printf '%s\n' $$targets | wc -l))); \
+		[ "$$share" -ge "$${time%s}" ] || time="$$((share > 5 ? share : 5))s"; }; \
+	printf '%s\n' $$targets | GO="$(GO)" xargs -P 2 -I{} hack/fuzz.sh {} "$$time"
 
 .PHONY: lint
 lint: ## Check style and the walls between rooms, in all modules
