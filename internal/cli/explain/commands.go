@@ -84,6 +84,9 @@ func (v *verdict) aboutPods(w *workload) []string {
 	case cause.DeploymentPaused:
 		out = append(out, v.kubectl(ns, "rollout", "resume", "deployment/"+w.child.GetName()))
 	case cause.Unschedulable:
+		if f.Volumes {
+			return []string{v.kubectl(ns, "describe", "pod", f.Pod), v.kubectl(ns, "get", "persistentvolumeclaims")}
+		}
 		return []string{v.kubectl(ns, "describe", "pod", f.Pod), v.Kubectl + " describe nodes"}
 	case cause.NodeLost:
 		out = append(out, v.Kubectl+" get nodes")

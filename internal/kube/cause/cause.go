@@ -57,6 +57,8 @@ type Finding struct {
 	Init      bool
 	// ExitCode of the container when it ended.
 	ExitCode int32
+	// Volumes are what keeps the pod from a node; looking at the nodes would not help.
+	Volumes bool
 	// Pod in which it was found. Another replica may be next time, so this does not belong into a status.
 	Pod string
 	// Time since when the pod or Deployment is in trouble; not when it last failed, which would change all the time.

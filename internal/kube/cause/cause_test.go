@@ -230,7 +230,15 @@ func TestPod(t *testing.T) {
 		}},
 		"wrong arguments": {serverIs(corev1.ContainerStatus{State: ends(2, "Error", "error: unrecognized arguments: --modle_name")}), Finding{
 			Reason: CrashLoopBackOff, Blocking: true, Container: "server", ExitCode: 2,
-			Message: "Container server ended with exit code 2: error: unrecognized arguments: --modle_name. Correct its arguments. See its log with kubectl logs --previous -c server.",
+			Message: "Container server ended with exit code 2: error: unrecognized arguments: --modle_name. The program does not know this argument. Remove it where it is set; if the platform or the runtime adds it, take an image that knows it. See its log with kubectl logs --previous -c server.",
+		}},
+		"a corrupt model": {serverIs(corev1.ContainerStatus{State: ends(1, "Error", "server: Load model from /mnt/models/model.onnx failed:Protobuf parsing failed.")}), Finding{
+			Reason: CrashLoopBackOff, Blocking: true, Container: "server", ExitCode: 1,
+			Message: "Container server ended with exit code 1: server: Load model from /mnt/models/model.onnx failed:Protobuf parsing failed. The model is no valid ONNX file; check what the storage address points to, and export the model again. See its log with kubectl logs --previous -c server.",
+		}},
+		"a corrupt model that the program tells": {serverIs(corev1.ContainerStatus{State: ends(1, "Error", "server: model.onnx is no valid ONNX file; check what the storage URI points to")}), Finding{
+			Reason: CrashLoopBackOff, Blocking: true, Container: "server", ExitCode: 1,
+			Message: "Container server ended with exit code 1: server: model.onnx is no valid ONNX file; check what the storage URI points to. See its log with kubectl logs --previous -c server.",
 		}},
 		"out of memory": {serverIs(corev1.ContainerStatus{State: ends(137, "OOMKilled", "")}), Finding{
 			Reason: OOMKilled, Blocking: true, Container: "server", ExitCode: 137,
@@ -293,7 +301,7 @@ func TestPod(t *testing.T) {
 		"no node has room": {conditionIs(corev1.PodScheduled, corev1.ConditionFalse, "Unschedulable",
 			"0/7 nodes are available: 1 node(s) had untolerated taint {gpu: true}, 2 Insufficient nvidia.com/gpu, 4 Insufficient cpu. preemption: 0/7 nodes are available: 7 No preemption victims found for incoming pod.", start), Finding{
 			Reason:  Unschedulable,
-			Message: "No node takes the pod: Insufficient cpu, Insufficient nvidia.com/gpu, node(s) had untolerated taint {gpu: true}. Ask for less, or add nodes that have it.",
+			Message: "No node takes the pod: Insufficient cpu, Insufficient nvidia.com/gpu, node(s) had untolerated taint {gpu: true}. Ask for less, or add nodes that have it; kubectl describe nodes shows what is free.",
 		}},
 		"no node fits": {conditionIs(corev1.PodScheduled, corev1.ConditionFalse, "Unschedulable",
 			"0/3 nodes are available: 3 node(s) didn't match Pod's node affinity/selector.", start), Finding{
@@ -302,8 +310,49 @@ func TestPod(t *testing.T) {
 		}},
 		"no claim": {conditionIs(corev1.PodScheduled, corev1.ConditionFalse, "Unschedulable",
 			`0/1 nodes are available: persistentvolumeclaim "models" not found. preemption: 0/1 nodes are available: 1 Preemption is not helpful for scheduling.`, start), Finding{
+			Reason: Unschedulable, Volumes: true,
+			Message: `No node takes the pod: persistentvolumeclaim "models" not found. Create the claim, or correct its name.`,
+		}},
+		"no claim, as Kubernetes 1.37 says it": {conditionIs(corev1.PodScheduled, corev1.ConditionFalse, "Unschedulable",
+			`0/1 nodes are available: persistentvolumeclaim "models" not found. not found`, start), Finding{
+			Reason: Unschedulable, Volumes: true,
+			Message: `No node takes the pod: persistentvolumeclaim "models" not found. Create the claim, or correct its name.`,
+		}},
+		"no room, as Kubernetes 1.36 says it": {func(p *corev1.Pod) {
+			asks := func(cpu string) corev1.ResourceList { return corev1.ResourceList{"cpu": resource.MustParse(cpu)} }
+			p.Spec.Containers[0].Resources.Requests, p.Spec.Containers[1].Resources.Requests = asks("8"), asks("500m")
+			p.Spec.InitContainers[0].Resources.Requests = asks("2")
+			conditionIs(corev1.PodScheduled, corev1.ConditionFalse, "Unschedulable",
+				"0/3 nodes are available: 1 Insufficient cpu, 2 node(s) had untolerated taint(s). no new claims to deallocate, preemption: 0/3 nodes are available: 1 No preemption victims found for incoming pod, 2 Preemption is not helpful for scheduling.", start)(p)
+		}, Finding{
 			Reason:  Unschedulable,
-			Message: `No node takes the pod: persistentvolumeclaim "models" not found. Create the claim, or see with kubectl describe pvc why it is not bound.`,
+			Message: "No node takes the pod: Insufficient cpu (it asks for 8500m), node(s) had untolerated taint(s). Ask for less, or add nodes that have it; kubectl describe nodes shows what is free.",
+		}},
+		"no room for an init container next to a sidecar": {func(p *corev1.Pod) {
+			asks := corev1.ResourceRequirements{Requests: corev1.ResourceList{"memory": resource.MustParse("1Gi")}}
+			big := corev1.ResourceRequirements{Requests: corev1.ResourceList{"memory": resource.MustParse("6Gi")}}
+			always := ptr.To(corev1.ContainerRestartPolicyAlways)
+			p.Spec.InitContainers = []corev1.Container{{Name: "proxy", RestartPolicy: always, Resources: asks}, {Name: "load", Resources: big}}
+			p.Spec.Containers[0].Resources = asks
+			p.Spec.Overhead = corev1.ResourceList{"memory": resource.MustParse("1Gi")}
+			conditionIs(corev1.PodScheduled, corev1.ConditionFalse, "Unschedulable",
+				"0/1 nodes are available: 1 Insufficient memory. no new claims to deallocate", start)(p)
+		}, Finding{
+			Reason:  Unschedulable,
+			Message: "No node takes the pod: Insufficient memory (it asks for 8Gi). Ask for less, or add nodes that have it; kubectl describe nodes shows what is free.",
+		}},
+		"no room for what the pod asks for as a whole": {func(p *corev1.Pod) {
+			p.Spec.Resources = &corev1.ResourceRequirements{Requests: corev1.ResourceList{"cpu": resource.MustParse("3")}}
+			p.Spec.Containers[0].Resources.Requests = corev1.ResourceList{"cpu": resource.MustParse("1")}
+			conditionIs(corev1.PodScheduled, corev1.ConditionFalse, "Unschedulable", "0/1 nodes are available: 1 Insufficient cpu.", start)(p)
+		}, Finding{
+			Reason:  Unschedulable,
+			Message: "No node takes the pod: Insufficient cpu (it asks for 3). Ask for less, or add nodes that have it; kubectl describe nodes shows what is free.",
+		}},
+		"a claim without a volume": {conditionIs(corev1.PodScheduled, corev1.ConditionFalse, "Unschedulable",
+			"0/2 nodes are available: pod has unbound immediate PersistentVolumeClaims. not found", start), Finding{
+			Reason: Unschedulable, Volumes: true,
+			Message: "No node takes the pod: pod has unbound immediate PersistentVolumeClaims. See with kubectl describe pvc why the claim is not bound.",
 		}},
 		"a scheduler with its own words": {conditionIs(corev1.PodScheduled, corev1.ConditionFalse, "Unschedulable", "queue is closed", start), Finding{
 			Reason:  Unschedulable,
@@ -417,6 +466,12 @@ func TestWords(t *testing.T) {
 		"passwords":      {"cannot reach postgresql://me:hush@db/x with password=hush, AWS_SECRET_ACCESS_KEY: hush or {\"api_key\": \"hush hush\"} and Bearer hu.sh", "cannot reach postgresql://…@db/x with password=…, AWS_SECRET_ACCESS_KEY: … or {\"api_key\": …} and Bearer …"},
 		"odd passwords":  {"parse \"https://me:hu%sh@host/x\": invalid URL escape; postgresql://me:hu/sh@db/x and redis://:hu@sh@db", "parse \"https://…@host/x\": invalid URL escape; postgresql://…@db/x and redis://…@db"},
 		"no password":    {"the secret models does not exist; tokens: none", "the secret models does not exist; tokens: …"},
+		"argparse":       {"usage: server [-h] [--model_name MODEL_NAME]\n              [--workers N]\nserver: error: unrecognized arguments: --predictor_host x\n", "server: error: unrecognized arguments: --predictor_host x"},
+		"Go flags":       {"flag provided but not defined: -modle\nUsage of server:\n  -http_port int\n    \tport for HTTP (default 8080)\n  -v\tspeak\nserver: flag provided but not defined: -modle\n", "flag provided but not defined: -modle server: flag provided but not defined: -modle"},
+		"cut flags":      {"f a port\n  -http_port int\n    \tport for HTTP (default 8080)\nserver: --workers is 0; it must be at least 1\n", "f a port server: --workers is 0; it must be at least 1"},
+		"cobra":          {"Error: unknown flag: --x\nUsage:\n  server [flags]\n\nFlags:\n  -h, --help   help for server\n\n", "Error: unknown flag: --x"},
+		"click":          {"Usage: server [OPTIONS]\nTry 'server --help' for help.\n\nError: No such option: --x\n", "Error: No such option: --x"},
+		"usage only":     {"usage: server FILE", "usage: server FILE"},
 		"Go panic":       {"starting\npanic: boom\n\ngoroutine 1 [running]:\nmain.main()", "panic: boom goroutine 1 [running]: main.main()"},
 	} {
 		if got := words(test.in, &p); got != test.want {

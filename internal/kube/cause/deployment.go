@@ -18,6 +18,9 @@ var (
 	aReplicaSet = regexp.MustCompile(`(?i)replica ?set "([^"]+)"`)
 	// overQuota says how much is in use, which changes all the time, between what stays.
 	overQuota = regexp.MustCompile(`exceeded quota: ([^,]+), requested: (.*), used: .*, limited: (.*)$`)
+	// noAccount is what the API server says of a service account that does not exist. A webhook may mention the account of
+	// a Secret that is missing.
+	noAccount = regexp.MustCompile(`(?i)serviceaccount "[^"]*" not found`)
 )
 
 // refusal is why pods of a Deployment cannot even be made.
@@ -47,7 +50,9 @@ func refused(c *appsv1.DeploymentCondition) Finding {
 	case strings.Contains(lower, "failed calling webhook"):
 		f.Blocking = false
 		f.Message = "Pods cannot be created: " + said + " Check that the webhook's own pods run; creation is tried again by itself."
-	case strings.Contains(lower, "serviceaccount"):
+	case advises(text):
+		f.Message = "Pods cannot be created: " + said
+	case noAccount.MatchString(text):
 		f.Message = "Pods cannot be created: " + said + " Create the service account, or name one that exists."
 	case strings.Contains(lower, "podsecurity"):
 		f.Message = "Pods cannot be created: " + said + " Change the security context, or the policy of the namespace."

@@ -122,6 +122,16 @@ func TestOf(t *testing.T) {
 			Reason: FailedCreate, Blocking: true, Time: after(time.Hour),
 			Message: `Pods cannot be created: error looking up service account ns/sa: serviceaccount "sa" not found. Create the service account, or name one that exists.`,
 		}},
+		"no Secret of a service account": {deployment(says(appsv1.DeploymentReplicaFailure, corev1.ConditionTrue, "FailedCreate",
+			`admission webhook "pods.example.com" denied the request: there is no Secret s3 in namespace ns, which ServiceAccount sa names; create it, or remove the name`)), nil, Finding{
+			Reason: FailedCreate, Blocking: true, Time: after(time.Hour),
+			Message: `Pods cannot be created: admission webhook "pods.example.com" denied the request: there is no Secret s3 in namespace ns, which ServiceAccount sa names; create it, or remove the name.`,
+		}},
+		"no storage-config": {deployment(says(appsv1.DeploymentReplicaFailure, corev1.ConditionTrue, "FailedCreate",
+			`admission webhook "pods.example.com" denied the request: storage.key: there is no Secret storage-config in namespace ns to find key s3 in; create it, or name another in annotation x`)), nil, Finding{
+			Reason: FailedCreate, Blocking: true, Time: after(time.Hour),
+			Message: `Pods cannot be created: admission webhook "pods.example.com" denied the request: storage.key: there is no Secret storage-config in namespace ns to find key s3 in; create it, or name another in annotation x.`,
+		}},
 		"against the policy": {deployment(says(appsv1.DeploymentReplicaFailure, corev1.ConditionTrue, "FailedCreate",
 			`pods "iris-7d9-abcde" is forbidden: violates PodSecurity "restricted:latest": allowPrivilegeEscalation != false`)), nil, Finding{
 			Reason: FailedCreate, Blocking: true, Time: after(time.Hour),

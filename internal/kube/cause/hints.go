@@ -4,6 +4,7 @@ package cause
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 )
 
@@ -56,15 +57,40 @@ var crashes = []hint{
 	{any: []string{"no such host", "name or service not known", "temporary failure in name resolution", "connection refused",
 		"could not connect", "timed out", "i/o timeout", "network is unreachable", "max retries exceeded"},
 		next: "Check the address it calls, and the network to it."},
-	{any: []string{"unrecognized arguments", "unknown flag", "flag provided but not defined", "unknown option", "usage:"},
+	{any: []string{"unrecognized argument", "unknown flag", "unknown shorthand flag", "flag provided but not defined", "unknown option",
+		"no such option", "unexpected argument", "invalid option", "unrecognized option"},
+		next: "The program does not know this argument. Remove it where it is set; if the platform or the runtime adds it, take an " +
+			"image that knows it."},
+	{any: []string{"usage:", "usage of ", "invalid value", "invalid argument", "expected one argument", "arguments are required", "required flag"},
 		next: "Correct its arguments."},
 }
+
+// invalid tells files that are not what they should be from files that are not there. It comes first, since programs
+// say much else about such a file.
+var invalid = []hint{
+	{any: []string{"invalid_protobuf", "protobuf parsing failed", "no valid onnx file", "modelproto does not have a graph"},
+		next: "The model is no valid ONNX file; check what the storage address points to, and export the model again."},
+	{any: []string{"unpicklingerror", "invalid load key", "pickle data was truncated"},
+		next: "The model is no valid pickle file; check what the storage address points to, and export the model again."},
+	{any: []string{"invalidheaderdeserialization", "headertoolarge", "safetensorerror"},
+		next: "The model is no valid safetensors file; check what the storage address points to, and export the model again."},
+}
+
+// advice is how a program ends that says itself what to do.
+var advice = regexp.MustCompile(`; (?:or )?(?:add|change|check|correct|create|export|give|let|mount|name|point|put|raise|remove|set|turn|use)\b`)
+
+func advises(said string) bool { return advice.MatchString(said) }
 
 // crashStep is what to do about a container that ended with these words. What it advises itself is not said twice.
 func crashStep(container, said string) string {
 	log := fmt.Sprintf("See its log with kubectl logs --previous -c %s.", container)
-	if h, ok := match(crashes, said); ok && !strings.Contains(strings.ToLower(said), "; check ") {
-		return h.next + " " + log
+	if advises(said) {
+		return log
+	}
+	for _, hints := range [][]hint{invalid, crashes} {
+		if h, ok := match(hints, said); ok {
+			return h.next + " " + log
+		}
 	}
 	return log
 }

@@ -3,7 +3,6 @@
 package cause
 
 import (
-	"regexp"
 	"slices"
 	"strings"
 
@@ -68,61 +67,4 @@ func wholePod(p *corev1.Pod) (Finding, bool) {
 var nodeLost = Finding{
 	Reason:  NodeLost,
 	Message: "The node of the pod does not report any more. Look at it with kubectl get nodes; the pod is replaced after a while.",
-}
-
-// unscheduled is why no node takes the pod.
-func unscheduled(p *corev1.Pod) (Finding, bool) {
-	c := condition(p, corev1.PodScheduled)
-	if c == nil || c.Status != corev1.ConditionFalse {
-		return Finding{}, false
-	}
-	switch c.Reason {
-	case corev1.PodReasonSchedulingGated:
-		var gates []string
-		for _, g := range p.Spec.SchedulingGates {
-			gates = append(gates, g.Name)
-		}
-		slices.Sort(gates)
-		return Finding{Reason: SchedulingGated, Message: "Scheduling is held back by gates: " + words(strings.Join(gates, ", "), p) +
-			". Whoever set them has to lift them."}, true
-	case corev1.PodReasonUnschedulable:
-		why := shortage(c.Message)
-		return Finding{Reason: Unschedulable, Message: "No node takes the pod: " + sentence(words(why, p)) + " " + makeRoom(why)}, true
-	}
-	return Finding{}, false
-}
-
-var (
-	someNodes = regexp.MustCompile(`^\d+/\d+ nodes are available: `)
-	leading   = regexp.MustCompile(`^\d+ `)
-)
-
-// shortage is what the scheduler says without how many nodes it says it of, which changes with every node and pod.
-func shortage(message string) string {
-	text := someNodes.ReplaceAllString(message, "")
-	if text == message {
-		return message
-	}
-	for _, end := range []string{". preemption:", " preemption:"} {
-		text, _, _ = strings.Cut(text, end)
-	}
-	var reasons []string
-	for _, reason := range strings.Split(strings.TrimSuffix(strings.TrimSpace(text), "."), ", ") {
-		reasons = append(reasons, leading.ReplaceAllString(reason, ""))
-	}
-	slices.Sort(reasons)
-	return strings.Join(slices.Compact(reasons), ", ")
-}
-
-func makeRoom(why string) string {
-	lower := strings.ToLower(why)
-	switch {
-	case strings.Contains(lower, "persistentvolumeclaim"):
-		return "Create the claim, or see with kubectl describe pvc why it is not bound."
-	case strings.Contains(lower, "insufficient"):
-		return "Ask for less, or add nodes that have it."
-	case strings.Contains(lower, "taint"), strings.Contains(lower, "affinity"), strings.Contains(lower, "selector"):
-		return "Correct node selector, affinity or tolerations, or add nodes that fit."
-	}
-	return "Correct what the pod asks of a node, or add nodes that fit."
 }

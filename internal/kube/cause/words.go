@@ -62,6 +62,7 @@ func words(text string, p *corev1.Pod) string {
 	for _, s := range confidential {
 		text = s.pattern.ReplaceAllString(text, s.instead)
 	}
+	text = withoutUsage(text)
 	if at := traceback.FindAllStringIndex(text, -1); len(at) > 0 {
 		if raised := text[at[len(at)-1][1]:]; strings.TrimSpace(raised) != "" {
 			return beginning(oneLine(raised), longest)
@@ -72,6 +73,35 @@ func words(text string, p *corev1.Pod) string {
 		return beginning(oneLine(text[i:]), longest)
 	}
 	return ending(oneLine(text), longest)
+}
+
+var (
+	// usage begins what a program says of itself when it was called wrongly, in the ways of argparse, click, cobra and Go.
+	usage = regexp.MustCompile(`(?i)^usage( of [^:]*)?:`)
+	// option is a line of it, found also where its beginning was cut off.
+	option = regexp.MustCompile(`^\s+-{1,2}[A-Za-z][\w-]*([ ,=\t].*)?$`)
+	// heading is a line between options.
+	heading = regexp.MustCompile(`^[A-Za-z][A-Za-z ]*:$|^(Try|Use|Run) ['"].*(--help|-h)\b`)
+)
+
+// withoutUsage leaves out the list of all options that a program prints before or after the one thing that is wrong.
+func withoutUsage(text string) string {
+	lines, kept, skips := strings.Split(text, "\n"), []string(nil), false
+	for _, line := range lines {
+		switch {
+		case usage.MatchString(line), option.MatchString(line):
+			skips = true
+			continue
+		case skips && (strings.TrimSpace(line) == "" || line[0] == ' ' || line[0] == '\t' || heading.MatchString(line)):
+			continue
+		}
+		skips = false
+		kept = append(kept, line)
+	}
+	if left := strings.Join(kept, "\n"); strings.TrimSpace(left) != "" {
+		return left
+	}
+	return text
 }
 
 // without hides a name where it stands alone, not where it is part of a word.

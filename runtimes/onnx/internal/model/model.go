@@ -75,6 +75,9 @@ func hidden(name string) bool { return strings.HasPrefix(name, ".") }
 // Open loads the model. Threads is how many threads one run may use.
 func Open(path string, threads int) (*Model, error) {
 	inputs, outputs, err := describe(path)
+	if isCorrupt(err) {
+		return nil, fmt.Errorf("%s is no valid ONNX file (%w); check what the storage URI points to, and export the model again", path, err)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("reading the model %s: %w", path, err)
 	}
@@ -96,6 +99,20 @@ func Open(path string, threads int) (*Model, error) {
 		return nil, fmt.Errorf("loading the model %s: %w", path, err)
 	}
 	return m, nil
+}
+
+// isCorrupt tells a file that is no model, or a part of one, from a model that ONNX Runtime cannot serve. Its errors have
+// codes, but the binding gives only their words.
+func isCorrupt(err error) bool {
+	if err == nil {
+		return false
+	}
+	for _, said := range []string{"Protobuf parsing failed", "INVALID_PROTOBUF", "does not have a graph", "ModelProto"} {
+		if strings.Contains(err.Error(), said) {
+			return true
+		}
+	}
+	return false
 }
 
 // describe asks for names and types without optimising the graph, since the session for it is thrown away.

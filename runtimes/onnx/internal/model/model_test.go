@@ -140,11 +140,17 @@ func TestFailingRun(t *testing.T) {
 func TestOpenRefuses(t *testing.T) {
 	orttest.Need(t)
 	file := filepath.Join(t.TempDir(), "model.onnx")
-	if err := os.WriteFile(file, []byte("no model"), 0o600); err != nil {
+	whole, err := os.ReadFile(filepath.Join("..", "..", "testdata", "layers.onnx"))
+	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := model.Open(file, 1); err == nil || !strings.Contains(err.Error(), file) {
-		t.Errorf("a file that is no model: %v", err)
+	for name, content := range map[string][]byte{"text": []byte("no model"), "empty": nil, "a part": whole[:len(whole)/2]} {
+		if err := os.WriteFile(file, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := model.Open(file, 1); err == nil || !strings.Contains(err.Error(), file+" is no valid ONNX file (") {
+			t.Errorf("a file that is no model (%s): %v", name, err)
+		}
 	}
 }
 

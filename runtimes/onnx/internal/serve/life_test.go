@@ -5,6 +5,8 @@ package serve
 import (
 	"bufio"
 	"context"
+	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"net/http"
@@ -193,8 +195,13 @@ func TestOptions(t *testing.T) {
 		"extra":                 `"extra" is not expected`,
 		"--nonsense=1":          "nonsense",
 	} {
-		if _, err := Parse([]string{args}, io.Discard); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v, want %s", args, err, want)
+		var said strings.Builder
+		if _, err := Parse([]string{args}, &said); err == nil || !strings.Contains(err.Error(), want) || said.Len() > 0 {
+			t.Errorf("%s: %v and %q, want %s", args, err, said.String(), want)
 		}
+	}
+	var help strings.Builder
+	if _, err := Parse([]string{"--help"}, &help); !errors.Is(err, flag.ErrHelp) || !strings.Contains(help.String(), "-queue_size") {
+		t.Errorf("--help: %v and %q", err, help.String())
 	}
 }

@@ -38,7 +38,8 @@ type Options struct {
 func Parse(args []string, output io.Writer) (*Options, error) {
 	o := &Options{}
 	f := flag.NewFlagSet("modelplane-onnx", flag.ContinueOnError)
-	f.SetOutput(output)
+	// The list of all flags is for those who ask; in the last words of a container it would crowd out what is wrong.
+	f.SetOutput(io.Discard)
 	f.StringVar(&o.ModelName, "model_name", "model", "name of the model in requests")
 	f.StringVar(&o.ModelDir, "model_dir", "/mnt/models", "directory with model.onnx or one other .onnx file, or the file itself")
 	f.StringVar(&o.Library, "ort_library", os.Getenv("ORT_LIBRARY"), "libonnxruntime.so to load; default: $ORT_LIBRARY, then beside this program, then where the loader looks")
@@ -54,8 +55,12 @@ func Parse(args []string, output io.Writer) (*Options, error) {
 	f.DurationVar(&o.ClientTimeout, "client_timeout", 30*time.Second, "how long a client may take to read a piece of its answer")
 	f.DurationVar(&o.DrainDelay, "drain_delay", 5*time.Second, "how long requests are still taken after SIGTERM, until everybody knows that this replica goes")
 	f.DurationVar(&o.DrainTimeout, "drain_timeout", 20*time.Second, "how long the last requests may take after that")
-	if err := f.Parse(args); err != nil {
+	if err := f.Parse(args); errors.Is(err, flag.ErrHelp) {
+		f.SetOutput(output)
+		f.Usage()
 		return nil, err
+	} else if err != nil {
+		return nil, fmt.Errorf("%w (--help lists all flags)", err)
 	}
 	if f.NArg() > 0 {
 		return nil, fmt.Errorf("%q is not expected; all settings are flags", f.Arg(0))
