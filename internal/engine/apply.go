@@ -102,6 +102,7 @@ func (w *writer) apply(ctx context.Context, o owner, intents []*intent) outcome 
 			out.unseen, out.again = true, soonest(out.again, unseenPause)
 		}
 	}
+	w.untieRetained(ctx, o, have, &out)
 	if len(out.problems) == 0 {
 		w.prune(ctx, o, have, intents, &out)
 	}

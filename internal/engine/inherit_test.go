@@ -154,6 +154,47 @@ func TestFieldsThatAnEarlierControllerAppliedAreInherited(t *testing.T) {
 	}
 }
 
+// TestRetainedChildHasNoOwner: what an earlier controller tied to the object, and what somebody ties to it later, is
+// untied, also while the plan leaves the children as they are; for nothing that is retained may be garbage-collected.
+func TestRetainedChildHasNoOwner(t *testing.T) {
+	b := enginetest.New(t)
+	s := b.Sample("one", sample.SampleSpec{Message: "hi", Keep: true})
+	b.Create(t, s)
+	kept := enginetest.ConfigMap(b.NS, "one-kept")
+	kept.OwnerReferences = controlledBy(s)
+	if err := b.C.Create(t.Context(), kept, client.FieldOwner("manager")); err != nil {
+		t.Fatal(err)
+	}
+	counter := testkit.NewCounter()
+	enginetest.Manage(t, counter.Wrap(b.Manager), heirController())
+	b.WaitReady(t, "one")
+	untied := func() {
+		t.Helper()
+		testkit.Eventually(t, 30*time.Second, "the child to be untied", func() error {
+			if err := b.C.Get(t.Context(), client.ObjectKeyFromObject(kept), kept); err != nil {
+				return err
+			}
+			if len(kept.OwnerReferences) > 0 || kept.Labels[engine.LabelTakingOver] != "" || kept.Labels[engine.LabelOwner] != string(s.UID) {
+				return fmt.Errorf("owners %v, labels %v", kept.OwnerReferences, kept.Labels)
+			}
+			return nil
+		})
+	}
+	untied()
+	if leftBy := kept.ManagedFields; len(leftBy) != 1 || leftBy[0].Manager != "modelplane-sample" {
+		t.Errorf("the fields belong to %+v", leftBy)
+	}
+	b.Change(t, kept, func() { kept.OwnerReferences = controlledBy(s) })
+	untied()
+	b.Change(t, s, func() { s.Spec.Message = "forbidden" })
+	b.WaitReason(t, "one", "Ready", "MessageRefused")
+	b.Change(t, kept, func() { kept.OwnerReferences = controlledBy(s) })
+	untied()
+	b.Change(t, s, func() { s.Spec.Message, s.Spec.Keep = "hi", false })
+	b.WaitReady(t, "one")
+	testkit.NoWrites(t, counter, quietFor, "when all is done")
+}
+
 func waitWithout(t *testing.T, b *enginetest.Bench, env string) {
 	t.Helper()
 	testkit.Eventually(t, 30*time.Second, env+" to be gone", func() error {

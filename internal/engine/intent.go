@@ -72,6 +72,9 @@ func newIntent(scheme *runtime.Scheme, o owner, c Child) (*intent, error) {
 	if u.GetName() == "" {
 		return nil, fmt.Errorf("the plan names a %s without a name", gvk.Kind)
 	}
+	if c.Retain && c.Owner != nil {
+		return nil, fmt.Errorf("the plan retains %s %s and gives it an owner", gvk.Kind, u.GetName())
+	}
 	in := &intent{Child: c, body: u, holder: o.GetUID(), reachable: c.Owner != nil || !c.Retain && !c.Shared && (o.GetNamespace() == "" || o.GetNamespace() == u.GetNamespace())}
 	if c.Shared {
 		in.holder = OwnerShared

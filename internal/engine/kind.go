@@ -54,7 +54,8 @@ type Plan struct {
 	// Whatever the object had before and is not named here is removed.
 	Children []Child
 	// KeepChildren leaves the children as they are, because nothing can be decided
-	// about them now. Children is then ignored.
+	// about them now. Of Children only those are then written that are to be
+	// retained.
 	KeepChildren bool
 	// DeleteSelf deletes the object itself, because what it depends on for good is
 	// gone, and says this event. The rest of the plan is then ignored.
@@ -88,7 +89,8 @@ type Child struct {
 	// Stage orders the writes: a stage begins when all of the lower ones were
 	// applied.
 	Stage int
-	// Retain makes the child outlive its owner; it is never pruned.
+	// Retain makes the child outlive its owner; it is never pruned, and has no
+	// owner references, whoever sets them.
 	Retain bool
 	// Replace allows the child to be deleted and made anew when the API server
 	// refuses to change a field of it.

@@ -110,10 +110,7 @@ func (r *reconciler[T, Seen]) advance(ctx context.Context, o owner, obj T) (reco
 
 // carryOut applies a plan and reports.
 func (r *reconciler[T, Seen]) carryOut(ctx context.Context, o owner, obj T, plan Plan) (reconcile.Result, error) {
-	out := outcome{}
-	if !plan.KeepChildren {
-		out = r.apply(ctx, o, plan.Children)
-	}
+	out := r.apply(ctx, o, plan)
 	if obj.GetDeletionTimestamp() != nil && slices.ContainsFunc(out.problems, namespaceGoes) {
 		return reconcile.Result{}, r.reportAndRetry(ctx, obj, Plan{}, r.letGo(ctx, o), nil) // it cannot be made any more
 	}
@@ -154,11 +151,11 @@ func (r *reconciler[T, Seen]) observe(ctx context.Context, obj T) (Seen, error) 
 	return r.kind.Observe(ctx, rec, obj)
 }
 
-func (r *reconciler[T, Seen]) apply(ctx context.Context, o owner, planned []Child) outcome {
+func (r *reconciler[T, Seen]) apply(ctx context.Context, o owner, plan Plan) outcome {
 	out := outcome{}
-	intents := make([]*intent, 0, len(planned))
+	intents := make([]*intent, 0, len(plan.Children))
 	unreachable := false
-	for _, c := range planned {
+	for _, c := range plan.Children {
 		in, err := newIntent(r.scheme, o, c)
 		if err != nil {
 			out.fail(badPlan(err))
@@ -170,6 +167,9 @@ func (r *reconciler[T, Seen]) apply(ctx context.Context, o owner, planned []Chil
 		}
 		unreachable = unreachable || !in.reachable && !in.Retain && !in.Shared
 		intents = append(intents, in)
+	}
+	if plan.KeepChildren {
+		return r.writer.applyRetained(ctx, o, intents)
 	}
 	if _, ends := r.kind.(Teardown[T, Seen]); (ends || unreachable) && o.GetDeletionTimestamp() == nil {
 		if err := r.ensureFinalizer(ctx, o); err != nil {

@@ -94,13 +94,19 @@ func (w *writer) take(ctx context.Context, in, marked *intent, live client.Objec
 	if err != nil {
 		return err
 	}
-	w.wrote(in, body)
+	var now client.Object = body
+	if in.Retain && len(body.GetOwnerReferences()) > 0 {
+		if now, err = w.untie(ctx, in.key, body); err != nil {
+			return err
+		}
+	}
+	w.wrote(in, now)
 	w.metrics.count(in.key.gvk, "adopt")
 	log.FromContext(ctx).V(1).Info("Took over an object that was there", "child", in.key.String())
 	if marked == in {
 		return nil
 	}
-	return w.inherit(ctx, in, body)
+	return w.inherit(ctx, in, now)
 }
 
 // marked is the intent with the mark of a take-over that is not finished.
@@ -131,8 +137,8 @@ func (w *writer) found(ctx context.Context, in *intent) (client.Object, error) {
 func (w *writer) mayTake(o owner, in *intent, head client.Object) *Problem {
 	uid, named := head.GetLabels()[LabelOwner], head.GetAnnotations()[AnnotationOwner]
 	if ref := metav1.GetControllerOfNoCopy(head); ref != nil && ref.UID != o.GetUID() {
-		if previous(o, ref) && uid == string(ref.UID) {
-			return nil // we made it; the garbage collector need not come first
+		if previous(o, ref) && (uid == string(ref.UID) || in.Retain) {
+			return nil // the garbage collector need not come first, and must not where it would take data
 		}
 		return controlledBy(o, in.key, ref)
 	}

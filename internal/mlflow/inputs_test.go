@@ -14,6 +14,9 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -179,6 +182,90 @@ func TestClaim(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestClaimOfAnotherOperatorStays: it made the claim with a reference to the MLflow, with which it would be collected. The
+// reference goes, also while the server is held back, when spec.storage was removed, and when an earlier release of ours
+// left it; and the annotation that lets the data go still does.
+func TestClaimOfAnotherOperatorStays(t *testing.T) {
+	b := mlflowtest.New(t)
+	b.ControllerManager(t)
+	size := corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("2Gi")}
+	for name, tc := range map[string]struct {
+		set     func(*mlflowv1.MLflow, *corev1.PersistentVolumeClaim)
+		deletes bool
+	}{
+		"planned": {},
+		"held back": {set: func(m *mlflowv1.MLflow, _ *corev1.PersistentVolumeClaim) {
+			m.Spec.CABundleConfigMap = &mlflowv1.ConfigMapRef{Name: "missing"}
+		}},
+		"without storage": {set: func(m *mlflowv1.MLflow, _ *corev1.PersistentVolumeClaim) { m.Spec = mlflowtest.Server().Spec }},
+		"taken over by an earlier release": {set: func(m *mlflowv1.MLflow, claim *corev1.PersistentVolumeClaim) {
+			claim.Labels[engine.LabelOwner], claim.Annotations = string(m.UID), map[string]string{engine.AnnotationRetained: "true"}
+		}},
+		"to be deleted": {deletes: true, set: func(m *mlflowv1.MLflow, _ *corev1.PersistentVolumeClaim) {
+			m.Annotations = map[string]string{mlflow.DeleteDataAnnotation: "true"}
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := mlflowtest.OnFiles()
+			claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: b.NS, Name: "mlflow-pvc",
+				Labels: map[string]string{"app": "mlflow", "component": "mlflow"}}}
+			claim.Spec = corev1.PersistentVolumeClaimSpec{AccessModes: m.Spec.Storage.AccessModes, Resources: corev1.VolumeResourceRequirements{Requests: size}}
+			if tc.set != nil {
+				tc.set(m, claim)
+			}
+			b.Create(t, m)
+			if tc.set != nil {
+				tc.set(m, claim) // with its UID
+			}
+			claim.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(m, mlflowv1.GroupVersion.WithKind("MLflow"))}
+			witness := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "witness", OwnerReferences: claim.OwnerReferences}}
+			b.Create(t, witness)
+			uid := applied(t, b, claim)
+			stop := b.Manage(t, b.Manager)
+			testkit.Eventually(t, mlflowtest.Patience, "the claim to be taken over", func() error {
+				if err := b.C.Get(t.Context(), client.ObjectKeyFromObject(claim), claim); err != nil {
+					return err
+				}
+				if claim.Labels[engine.LabelIntent] == "" || tc.deletes != (len(claim.OwnerReferences) > 0) {
+					return fmt.Errorf("labels %v, owners %v", claim.Labels, claim.OwnerReferences)
+				}
+				return nil
+			})
+			b.Delete(t, m)
+			b.Gone(t, &mlflowv1.MLflow{}, "mlflow")
+			b.Gone(t, witness, "witness") // the collector has been here
+			if tc.deletes {
+				stop()
+				b.Gone(t, claim, "mlflow-pvc")
+				return
+			}
+			err := b.C.Get(t.Context(), client.ObjectKeyFromObject(claim), claim)
+			if err != nil || claim.UID != uid || claim.DeletionTimestamp != nil {
+				t.Errorf("the data goes with the object: %v %+v", err, claim.ObjectMeta)
+			}
+			stop()
+			b.Delete(t, claim)
+			b.Gone(t, claim, "mlflow-pvc")
+		})
+	}
+}
+
+// applied makes a claim as the other operator does.
+func applied(t *testing.T, b *mlflowtest.Bench, claim *corev1.PersistentVolumeClaim) types.UID {
+	t.Helper()
+	raw, err := runtime.DefaultUnstructuredConverter.ToUnstructured(claim)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u := &unstructured.Unstructured{Object: raw}
+	delete(u.Object, "status")
+	u.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("PersistentVolumeClaim"))
+	if err := b.C.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(u), client.FieldOwner("mlflow-operator"), client.ForceOwnership); err != nil {
+		t.Fatal(err)
+	}
+	return u.GetUID()
 }
 
 // gone accepts a claim that only waits for its pods, which no kubelet ends here.

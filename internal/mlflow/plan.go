@@ -95,7 +95,7 @@ func told(err *field.Error) string { return fmt.Sprintf("%s: %s", err.Field, err
 
 // hold leaves what runs alone and says what is in the way.
 func (p *planner) hold(problem *engine.Problem) engine.Plan {
-	return engine.Plan{KeepChildren: true, Problem: problem, Status: p.heldStatus(problem), RequeueAfter: p.lookAgain(0)}
+	return engine.Plan{KeepChildren: true, Children: p.rescued(), Problem: problem, Status: p.heldStatus(problem), RequeueAfter: p.lookAgain(0)}
 }
 
 // objects are those of the chart.
@@ -111,6 +111,9 @@ func (p *planner) objects() ([]*unstructured.Unstructured, error) {
 func (p *planner) children(objects []*unstructured.Unstructured) (*appsv1.Deployment, []engine.Child, error) {
 	server := &appsv1.Deployment{}
 	var children []engine.Child
+	if p.spec.Storage == nil {
+		children = p.rescued()
+	}
 	if p.seen.TLS.Own != nil {
 		children = append(children, engine.Child{Object: p.secret(), Stage: stageNeeds})
 	}

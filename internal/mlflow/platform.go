@@ -39,7 +39,7 @@ func (p *planner) closed() *engine.Plan {
 		said.True(conditionProgressing, gate.Reason, gate.Message)
 	}
 	s.Conditions = append(said.Standard(), p.kept()...)
-	return &engine.Plan{KeepChildren: true, Status: s, RequeueAfter: p.lookAgain(0)}
+	return &engine.Plan{KeepChildren: true, Children: p.rescued(), Status: s, RequeueAfter: p.lookAgain(0)}
 }
 
 // ofPlatform is the condition of the platform's module, where it is asked for.

@@ -10,7 +10,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
+
+	"github.com/modelplane/modelplane/internal/engine"
 )
 
 // defaultSize is that of a volume whose spec does not say it.
@@ -85,6 +88,20 @@ func (p *planner) claimNote() string {
 	return fmt.Sprintf("The PersistentVolumeClaim %s/%s exists already, and Kubernetes does not allow %s to be changed as spec.storage asks. "+
 		"The claim stays as it is; set spec.storage to what it has, or move the data to a new claim.",
 		p.seen.Settings.Namespace, claimName, strings.Join(notes, ", "))
+}
+
+// rescued is the claim that another operator made, where the plan does not name it otherwise: because the server is held
+// back, or because spec.storage was removed. It would go with the MLflow, and the data with it. Nothing of it is changed
+// but whom it belongs to.
+func (p *planner) rescued() []engine.Child {
+	if p.seen.Claim == nil || !p.keepsData() || !metav1.IsControlledBy(p.seen.Claim, p.mlflow) {
+		return nil
+	}
+	claim := foreign(corev1.SchemeGroupVersion.WithKind("PersistentVolumeClaim"))
+	claim.SetNamespace(p.seen.Claim.Namespace)
+	claim.SetName(p.seen.Claim.Name)
+	claim.SetLabels(ownLabels())
+	return []engine.Child{{Object: claim, Stage: stageServer, Retain: true}}
 }
 
 // keepsData is true unless the user wants the data to go with the object.
