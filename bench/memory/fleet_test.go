@@ -56,7 +56,7 @@ func fleetController() engine.Controller {
 		panic(err)
 	}
 	return engine.For[*v1beta1.InferenceService, seenFleet](fleet{}, engine.Spec{
-		Name:    "fleet",
+		Name:              "fleet",
 		KnativeConditions: true,
 		Children: []engine.ChildKind{
 			{Object: &appsv1.Deployment{}, Trim: trimDeployment},

@@ -63,7 +63,7 @@ func refusals(message string) []string {
 	text, _, _ = strings.Cut(text, ". ")
 	text, _, _ = strings.Cut(text, " preemption:")
 	text = strings.TrimRight(text, "., ")
-	if at := counted.FindStringIndex(text); at == nil || at[0] != 0 {
+	if at := counted.FindStringIndex(text); len(at) == 0 || at[0] != 0 {
 		return []string{text}
 	}
 	reasons := counted.Split(text, -1)[1:]
