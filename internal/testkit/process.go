@@ -28,13 +28,10 @@ for file in "$1"/*.pid; do
 done
 rm -rf "$1" || { sleep 1; rm -rf "$1"; }`
 
-// launcherScript records the process id and becomes the server, which collects
-// garbage less often than in production: memory is there, and processor time is
-// what tests wait for.
+// launcherScript records the process id and becomes the server.
 const launcherScript = `#!/bin/sh
 echo $$ > %s
-export GOGC=400
-exec %s "$@" 2>> %s
+exec env %s %s "$@" 2>> %s
 `
 
 // processes is the directory and the life of the servers of one cluster.
@@ -89,10 +86,16 @@ func (p *processes) end() {
 
 func (p *processes) binary(name string) string { return filepath.Join(p.assets, name) }
 
-// launcher writes a script that starts an executable under the eyes of the guard.
-func (p *processes) launcher(name, executable string) (string, error) {
+// fewerCollections lets etcd and the API server collect garbage less often than
+// in production: memory is there, and processor time is what tests wait for.
+// Nothing that is measured may run with it.
+const fewerCollections = "GOGC=400"
+
+// launcher writes a script that starts an executable under the eyes of the guard,
+// with variables on top of its environment.
+func (p *processes) launcher(name, executable string, variables ...string) (string, error) {
 	path := filepath.Join(p.dir, name)
-	script := fmt.Sprintf(launcherScript, shellQuote(path+".pid"), shellQuote(executable), shellQuote(path+".log"))
+	script := fmt.Sprintf(launcherScript, shellQuote(path+".pid"), strings.Join(variables, " "), shellQuote(executable), shellQuote(path+".log"))
 	return path, os.WriteFile(path, []byte(script), 0o700)
 }
 
