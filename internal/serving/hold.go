@@ -60,9 +60,10 @@ func keep(judge status.Judge) engine.Plan {
 // held says how the pods are and leaves the rest as it was said before.
 func held(judge status.Judge, reason, message string) *v1beta1.InferenceServiceStatus {
 	s := judge.Isvc.Status.DeepCopy()
+	s.ObservedGeneration = judge.Isvc.Generation
 	cs := kube.Conditions{}
 	for _, c := range s.Conditions {
-		if c.Type != engine.Stalled && c.Type != v1beta1.ConditionReady {
+		if c.Type != engine.Stalled && c.Type != v1beta1.ConditionReady && c.Type != status.LatestReady {
 			before, _ := judge.Before(c.Type)
 			cs.Set(before)
 		}
@@ -74,6 +75,7 @@ func held(judge status.Judge, reason, message string) *v1beta1.InferenceServiceS
 		for _, c := range judge.Parts.List() {
 			cs.Set(judge.Standing(c))
 		}
+		judge.Latest(&cs, judge.Parts.List()...)
 		s.ModelStatus = judge.ModelStatus(judge.Parts.Predictor)
 	}
 	cs.True(status.UpdatesHeld, reason, message)

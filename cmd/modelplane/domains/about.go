@@ -31,6 +31,7 @@ func About() []explain.About {
 				url,
 			},
 			Conditions: []string{"PredictorReady", "TransformerReady", "ExplainerReady", "IngressReady", "CanaryPredictorReady"},
+			Latest:     "LatestDeploymentReady",
 			Commands: map[string][]string{
 				string(v1beta1.RuntimeNotRecognized): listRuntimes,
 				string(v1beta1.NoSupportingRuntime):  listRuntimes,

@@ -36,6 +36,8 @@ type Report struct {
 	Unread []string `json:"unread,omitempty"`
 
 	now time.Time
+	// unservedYet says that what answers is not of the present generation.
+	unservedYet bool
 	// childless is a kind of which nothing is made.
 	childless bool
 }

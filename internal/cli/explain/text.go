@@ -89,12 +89,15 @@ func (p *printer) header() {
 	case r.Cause != nil && (r.Cause.Status == "Unknown" || r.Cause.Reason == reasonNotLookedAt || r.Cause.Reason == reasonBehind):
 		health, verdict = Pending, "not ready yet"
 	}
+	if r.unservedYet {
+		verdict = fmt.Sprintf("generation %d not served", r.Generation)
+	}
 	if r.Since != nil && (r.Cause == nil || r.Cause.Source == FromCondition) {
 		verdict += fmt.Sprintf(" for %s (since %s)", duration.HumanDuration(r.now.Sub(r.Since.Time)), r.Since.UTC().Format(time.RFC3339))
 	}
 	p.line(p.colour(bold, clean(r.Kind+" "+name)) + "  " + p.mark(health) + " " + verdict)
 	facts := r.Facts
-	if r.ObservedGeneration > 0 && r.ObservedGeneration < r.Generation {
+	if r.ObservedGeneration > 0 && r.ObservedGeneration < r.Generation && !r.unservedYet {
 		facts = append(facts[:len(facts):len(facts)], Fact{Name: "seen", Value: fmt.Sprintf(
 			"generation %d of %d: the manager has not looked at your last change yet", r.ObservedGeneration, r.Generation)})
 	}

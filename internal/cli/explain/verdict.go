@@ -63,6 +63,8 @@ func (x *exploration) judge(r *Report) {
 		v.deleting()
 	case v.ready == nil:
 		v.blame(nil, &Cause{Source: FromObject, Reason: reasonNotLookedAt, Message: "No manager has looked at it yet. " + checkManager})
+	case v.unserved() != nil:
+		v.saysUnserved(v.unserved())
 	case r.ObservedGeneration > 0 && r.ObservedGeneration < r.Generation:
 		v.outdated()
 	case v.ready.status == string(metav1.ConditionTrue):
@@ -115,6 +117,32 @@ func (v *verdict) deleting() {
 			". Whoever set one takes it off after cleaning up; check that it runs."
 	}
 	v.blame(nil, &Cause{Source: FromObject, Reason: reasonDeleting, Message: text})
+}
+
+// unserved is the condition that says that the object is ready only because older pods answer, nil if none does. One that
+// was said of an earlier generation is about another rollout.
+func (v *verdict) unserved() *condition {
+	c := find(v.conditions, v.kind.about.Latest)
+	if c == nil || c.status == string(metav1.ConditionTrue) || v.ready.status != string(metav1.ConditionTrue) {
+		return nil
+	}
+	if v.ObservedGeneration < v.Generation && !strings.Contains(c.message, fmt.Sprintf("generation %d ", v.Generation)) {
+		return nil
+	}
+	return c
+}
+
+func (v *verdict) saysUnserved(c *condition) {
+	v.unservedYet, v.Since = true, c.since
+	var at *workload
+	for _, w := range v.workloads {
+		if w.finding != nil && c.explains(w.finding) {
+			at = w
+			break
+		}
+	}
+	v.blame(at, &Cause{Source: FromCondition, Condition: c.typ, Status: c.status, Reason: c.reason, Message: c.message})
+	v.Notes = append(v.Notes, v.ready.typ+" is True: what ran before answers.")
 }
 
 // outdated: what the conditions say is about an earlier generation, so that the

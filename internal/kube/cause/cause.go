@@ -73,7 +73,7 @@ type Finding struct {
 // Of is the first cause why a Deployment is not as wanted; false means that all is well. The pods are those that its
 // selector finds.
 func Of(d *appsv1.Deployment, pods []corev1.Pod) (Finding, bool) {
-	if settled(d) {
+	if settled(d, pods) {
 		return Finding{}, false
 	}
 	if f, ok := refusal(d); ok {
@@ -105,10 +105,26 @@ func Pod(p *corev1.Pod) (Finding, bool) {
 func wanted(d *appsv1.Deployment) int32 { return ptr.Deref(d.Spec.Replicas, 1) }
 
 // settled tells whether the present generation runs in as many pods as wanted. Pods of an older one that are still on
-// their way out do no harm.
-func settled(d *appsv1.Deployment) bool {
+// their way out do no harm, but those of them that answer say nothing about the new ones: the Deployment counts how many
+// are new and how many are available, not how many are both.
+func settled(d *appsv1.Deployment, pods []corev1.Pod) bool {
 	n := wanted(d)
-	return n == 0 || d.Status.ObservedGeneration >= d.Generation && d.Status.UpdatedReplicas >= n && d.Status.AvailableReplicas >= n
+	if n == 0 {
+		return true
+	}
+	if !Observed(d) || d.Status.UpdatedReplicas < n || d.Status.AvailableReplicas < n {
+		return false
+	}
+	if old := max(d.Status.Replicas-d.Status.UpdatedReplicas, 0); d.Status.AvailableReplicas-old >= n {
+		return true
+	}
+	hash, ready := current(d), int32(0)
+	for i := range pods {
+		if p := &pods[i]; hash != "" && hashOf(p) == hash && p.DeletionTimestamp == nil && isReady(p) {
+			ready++
+		}
+	}
+	return ready >= n
 }
 
 // inspect finds what holds the pods of the newest ReplicaSet up, gravest first. What older pods suffer from may have been

@@ -23,6 +23,15 @@ var (
 	noAccount = regexp.MustCompile(`(?i)serviceaccount "[^"]*" not found`)
 )
 
+// Observed tells whether the status of a Deployment speaks of its present spec.
+func Observed(d *appsv1.Deployment) bool { return d.Status.ObservedGeneration >= d.Generation }
+
+// Late tells whether a rollout has taken longer than the Deployment allows.
+func Late(d *appsv1.Deployment) bool {
+	c := conditionOf(d, appsv1.DeploymentProgressing)
+	return c != nil && c.Status == corev1.ConditionFalse && c.Reason == ProgressDeadlineExceeded
+}
+
 // refusal is why pods of a Deployment cannot even be made.
 func refusal(d *appsv1.Deployment) (Finding, bool) {
 	if c := conditionOf(d, appsv1.DeploymentReplicaFailure); c != nil && c.Status == corev1.ConditionTrue {
@@ -70,7 +79,7 @@ func stuck(d *appsv1.Deployment, found []Finding) (Finding, bool) {
 		return Finding{
 			Reason: DeploymentPaused, Message: "The rollout is paused. Resume it with kubectl rollout resume.", Blocking: true,
 		}, true
-	case c == nil || c.Status != corev1.ConditionFalse || c.Reason != ProgressDeadlineExceeded:
+	case !Late(d):
 		return Finding{}, false
 	}
 	for _, f := range found {

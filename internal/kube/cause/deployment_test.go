@@ -68,6 +68,11 @@ func TestOf(t *testing.T) {
 		pods []corev1.Pod
 		want Finding
 	}{
+		"old pods answer, new ones crash": {
+			deployment(progresses, func(d *appsv1.Deployment) { d.Status.AvailableReplicas, d.Status.Replicas = 2, 4 }),
+			[]corev1.Pod{pod("a", ready, of("one", 0)), pod("b", ready, of("one", 0)), pod("c", crashed("boom"), of("two", time.Hour)), pod("d", of("two", time.Hour))},
+			crash("c", "boom"),
+		},
 		"not observed yet":         {deployment(func(d *appsv1.Deployment) { d.Status = appsv1.DeploymentStatus{} }), nil, waitingForTwo},
 		"no pods yet":              {deployment(), nil, waitingForTwo},
 		"pods starting":            {deployment(), []corev1.Pod{pod("a"), pod("b", starting)}, waitingForTwo},
@@ -202,12 +207,25 @@ func TestDeploymentsThatAreWell(t *testing.T) {
 		"all available":                 deployment(func(d *appsv1.Deployment) { d.Status.AvailableReplicas = 2 }),
 		"more than wanted":              deployment(stale, func(d *appsv1.Deployment) { d.Status.AvailableReplicas, d.Status.UpdatedReplicas = 3, 3 }),
 		"none wanted":                   deployment(func(d *appsv1.Deployment) { d.Spec.Replicas = ptr.To[int32](0) }),
-		"old pods still on their way":   deployment(func(d *appsv1.Deployment) { d.Status.AvailableReplicas, d.Status.Replicas = 2, 4 }),
+		"old pods still on their way":   deployment(func(d *appsv1.Deployment) { d.Status.AvailableReplicas, d.Status.Replicas = 4, 4 }),
 		"paused with everything in use": deployment(func(d *appsv1.Deployment) { d.Spec.Paused, d.Status.AvailableReplicas = true, 2 }),
 	} {
 		if f, ok := Of(d, []corev1.Pod{pod("a", crashed("boom"))}); ok {
 			t.Errorf("%s: %+v", name, f)
 		}
+	}
+}
+
+// An old pod that crashes on its way out is no old pod that hides a new one.
+func TestNewPodsAreCounted(t *testing.T) {
+	d := deployment(progresses, func(d *appsv1.Deployment) { d.Status.AvailableReplicas, d.Status.Replicas = 2, 3 })
+	pods := []corev1.Pod{pod("a", crashed("boom"), of("one", 0)), pod("b", ready, of("two", 0)), pod("c", ready, of("two", 0))}
+	if f, ok := Of(d, pods); ok {
+		t.Errorf("%+v", f)
+	}
+	pods[2].Status.Conditions = nil
+	if _, ok := Of(d, pods); !ok {
+		t.Error("one new pod of two is enough")
 	}
 }
 

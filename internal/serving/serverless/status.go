@@ -20,9 +20,8 @@ import (
 
 // Conditions that Knative's own lead to.
 const (
-	routesReady           = "RoutesReady"
-	latestDeploymentReady = "LatestDeploymentReady"
-	labelRevision         = "serving.knative.dev/revision"
+	routesReady   = "RoutesReady"
+	labelRevision = "serving.knative.dev/revision"
 )
 
 // knativeConditions are the names under which a service repeats what Knative
@@ -73,7 +72,7 @@ func (p *planner) status(now live, urls ingress.URLSet, ignored []string) *v1bet
 // pods where Knative says that something is wrong.
 func (p *planner) judgeServices(cs *kube.Conditions, s *v1beta1.InferenceServiceStatus, now live) {
 	routes := kube.Condition{Type: routesReady, Status: metav1.ConditionTrue}
-	latest := kube.Condition{Type: latestDeploymentReady, Status: metav1.ConditionTrue}
+	latest := kube.Condition{Type: status.LatestReady, Status: metav1.ConditionTrue}
 	for _, c := range p.parts.List() {
 		said := now.conditions[c.Component]
 		component := now.components[c.Component]

@@ -19,6 +19,7 @@ func (p *planner) status(front *frontDoor) *v1beta1.InferenceServiceStatus {
 	for _, c := range p.parts.List() {
 		cs.Set(p.judge.Standing(c))
 	}
+	p.judge.Latest(&cs, append(p.parts.List(), p.parts.Canaries...)...)
 	p.judgeFront(&cs, front)
 	p.judgeCanaries(&cs, s)
 	p.judge.ImageVolumes(&cs)

@@ -9,11 +9,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/modelplane/modelplane/api/serving/v1beta1"
+	"github.com/modelplane/modelplane/internal/config"
 	"github.com/modelplane/modelplane/internal/engine"
 )
 
 // failing are the conditions whose causes are told in events.
-var failing = []string{PredictorReady, TransformerReady, ExplainerReady, IngressReady, CanaryReady}
+var failing = []string{PredictorReady, TransformerReady, ExplainerReady, IngressReady, LatestReady, CanaryReady}
 
 // Events tell each cause once, in the words of its condition: when it is found, and not again while it stays, however
 // often a container is restarted. What took the readiness of a service away is told by the engine, and so is a problem.
@@ -23,6 +24,9 @@ func (j Judge) Events(s *v1beta1.InferenceServiceStatus, problem *engine.Problem
 	var out []engine.Event
 	for _, c := range s.Conditions {
 		if !slices.Contains(failing, c.Type) || c.Status != corev1.ConditionFalse || lost && c.Type != CanaryReady {
+			continue
+		}
+		if c.Type == LatestReady && (j.Seen.Mode == config.ModeKnative || isFalse(s, CanaryReady)) { // only repeats these
 			continue
 		}
 		before, _ := j.Before(c.Type)

@@ -38,7 +38,7 @@ func (j Judge) loaded(c *resolve.Component) bool {
 	was := before != nil && before.TransitionStatus == v1beta1.UpToDate && j.Isvc.Status.ObservedGeneration == j.Isvc.Generation
 	for _, name := range names {
 		d := j.Seen.Deployments[name]
-		if d == nil || d.Status.ObservedGeneration >= d.Generation && !kube.RolledOut(d) || d.Status.ObservedGeneration < d.Generation && !was {
+		if d == nil || cause.Observed(d) && !kube.RolledOut(d) || !cause.Observed(d) && !was {
 			return false
 		}
 	}

@@ -16,7 +16,6 @@ import (
 	"github.com/modelplane/modelplane/api/serving/v1beta1"
 	"github.com/modelplane/modelplane/internal/engine"
 	"github.com/modelplane/modelplane/internal/kube"
-	"github.com/modelplane/modelplane/internal/kube/cause"
 	"github.com/modelplane/modelplane/internal/serving/observed"
 	"github.com/modelplane/modelplane/internal/serving/resolve"
 )
@@ -36,6 +35,9 @@ const (
 	ExplainerReady   = "ExplainerReady"
 	IngressReady     = "IngressReady"
 	CanaryReady      = "CanaryPredictorReady"
+	// LatestReady is there only while the newest pods of a service have not taken over from older ones; with Knative it
+	// is always there, and repeats what that says of its revisions.
+	LatestReady      = "LatestDeploymentReady"
 	stoppedCondition = "Stopped"
 	// settingsIgnored is there only when something that was asked for is not done.
 	settingsIgnored = "SettingsIgnored"
@@ -111,6 +113,7 @@ func (j Judge) Conclude(s *v1beta1.InferenceServiceStatus, cs kube.Conditions) {
 		}
 	}
 	cs.Summarise(v1beta1.ConditionReady, "", append(parts, IngressReady)...)
+	j.generation(s, cs)
 	slices.SortFunc(cs, func(a, b kube.Condition) int { return strings.Compare(a.Type, b.Type) })
 	s.Conditions = kube.Render(cs, func(c kube.Condition) v1beta1.Condition {
 		out := v1beta1.Condition{Type: c.Type, Status: corev1.ConditionStatus(c.Status), Reason: c.Reason, Message: c.Message,
@@ -127,52 +130,6 @@ func Ignored(cs *kube.Conditions, ignored []string) {
 	if len(ignored) > 0 {
 		cs.True(settingsIgnored, "NoEffect", strings.Join(ignored, " "))
 	}
-}
-
-// Standing is the condition of a component that runs on Deployments: True when
-// its pods answer, also while they give way to newer ones, unless waiting for
-// these is in vain; otherwise the first cause why they do not.
-func (j Judge) Standing(c *resolve.Component) kube.Condition {
-	typ := ReadyConditions[c.Component]
-	worst := j.Rollout(typ, c.Name)
-	if w := c.Part.Worker; w != nil && worst.Status == metav1.ConditionTrue {
-		if worst = j.Rollout(typ, w.Name); worst.Status != metav1.ConditionTrue {
-			worst.Message = "worker-container: " + worst.Message
-		}
-	}
-	return worst
-}
-
-// Rollout judges one Deployment. While its own status lags behind, what was
-// said before stands, unless the spec has changed since.
-func (j Judge) Rollout(typ, name string) kube.Condition {
-	d := j.Seen.Deployments[name]
-	waiting := kube.Condition{Type: typ, Status: metav1.ConditionUnknown, Reason: ReasonStarting,
-		Message: "Waiting for the pods of Deployment " + name + " to become ready."}
-	if d == nil {
-		return waiting
-	}
-	current := d.Status.ObservedGeneration >= d.Generation
-	if !current && j.Isvc.Status.ObservedGeneration == j.Isvc.Generation {
-		if before, ok := j.Before(typ); !ok {
-			return waiting
-		} else if before.Reason != ReasonInvalidConfig { // which is over
-			return before
-		}
-	}
-	if current && kube.RolledOut(d) {
-		return kube.Condition{Type: typ, Status: metav1.ConditionTrue}
-	}
-	finding, found := cause.Of(d, j.Seen.PodsOf(name))
-	switch {
-	case found && finding.Blocking:
-		return kube.Condition{Type: typ, Status: metav1.ConditionFalse, Reason: finding.Reason, Message: finding.Message}
-	case kube.Answers(d):
-		return kube.Condition{Type: typ, Status: metav1.ConditionTrue}
-	case found && finding.Reason != cause.Waiting:
-		return kube.Condition{Type: typ, Status: metav1.ConditionUnknown, Reason: finding.Reason, Message: finding.Message}
-	}
-	return waiting
 }
 
 // Before is what the object says now.
