@@ -4,9 +4,11 @@ package status
 
 import (
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
 	"github.com/modelplane/modelplane/api/serving/v1beta1"
+	"github.com/modelplane/modelplane/internal/config"
 	"github.com/modelplane/modelplane/internal/kube"
 	"github.com/modelplane/modelplane/internal/kube/cause"
 	"github.com/modelplane/modelplane/internal/serving/resolve"
@@ -122,6 +124,28 @@ func invalidModel(before *v1beta1.ModelStatus, f *resolve.Failure) *v1beta1.Mode
 	s.ModelRevisionStates.TargetModelState = v1beta1.FailedToLoad
 	s.LastFailureInfo = &v1beta1.FailureInfo{Reason: f.Reason, Message: f.Problem.Message}
 	return s
+}
+
+// blocked makes every failure that waiting will not mend visible where GitOps tools look: they call a service degraded by
+// its transition, and take a condition that is False for one on its way. What is said of the model itself stays.
+func (j Judge) blocked(s *v1beta1.InferenceServiceStatus, cs kube.Conditions) {
+	if j.Seen.Mode == config.ModeModelMesh { // whose model it is not ours to judge
+		return
+	}
+	for _, typ := range []string{PredictorReady, TransformerReady, ExplainerReady, LatestReady, CanaryReady, IngressReady} {
+		c, said := cs.Get(typ)
+		if !said || c.Status != metav1.ConditionFalse || c.Reason == reasonStopped {
+			continue
+		}
+		if s.ModelStatus == nil {
+			s.ModelStatus = &v1beta1.ModelStatus{}
+		}
+		if t := s.ModelStatus.TransitionStatus; t != v1beta1.BlockedByFailedLoad && t != v1beta1.InvalidSpec {
+			s.ModelStatus.TransitionStatus = v1beta1.BlockedByFailedLoad
+			s.ModelStatus.LastFailureInfo = &v1beta1.FailureInfo{Reason: v1beta1.RuntimeUnhealthy, Message: c.Message}
+		}
+		return
+	}
 }
 
 func countReady(pods []corev1.Pod) int {

@@ -114,6 +114,7 @@ func (j Judge) Conclude(s *v1beta1.InferenceServiceStatus, cs kube.Conditions) {
 	}
 	cs.Summarise(v1beta1.ConditionReady, "", append(parts, IngressReady)...)
 	j.generation(s, cs)
+	j.blocked(s, cs)
 	slices.SortFunc(cs, func(a, b kube.Condition) int { return strings.Compare(a.Type, b.Type) })
 	s.Conditions = kube.Render(cs, func(c kube.Condition) v1beta1.Condition {
 		out := v1beta1.Condition{Type: c.Type, Status: corev1.ConditionStatus(c.Status), Reason: c.Reason, Message: c.Message,
