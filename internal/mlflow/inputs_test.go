@@ -128,7 +128,24 @@ func TestReplicasAreRefused(t *testing.T) {
 	if generation(t, b) != before {
 		t.Error("the Deployment was changed")
 	}
+	// One that ran like this before there was anybody to refuse it goes on.
+	d := &appsv1.Deployment{}
+	b.Exists(t, d, "mlflow")
+	b.Change(t, d, func() { d.Spec.Replicas = ptr.To[int32](2) })
+	b.Status(t, "Degraded", metav1.ConditionTrue, "StorageRefused")
+	b.RollOut(t)
+	m = b.Status(t, "Available", metav1.ConditionTrue, "DeploymentReady")
+	testkit.LintConditions(t, m, mlflowtest.Lint...)
 	b.Change(t, m, func() { m.Spec.Replicas = ptr.To[int32](1) })
+	b.Status(t, "Progressing", metav1.ConditionTrue, "DeploymentProgressing")
+	testkit.Eventually(t, mlflowtest.Patience, "one replica to be planned", func() error {
+		b.Exists(t, d, "mlflow")
+		if *d.Spec.Replicas != 1 {
+			return fmt.Errorf("%d replicas", *d.Spec.Replicas)
+		}
+		return nil
+	})
+	b.RollOut(t)
 	b.Status(t, "Available", metav1.ConditionTrue, "")
 }
 

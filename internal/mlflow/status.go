@@ -153,5 +153,8 @@ func (p *planner) degraded() (reason, message string) {
 	if note := p.claimNote(); note != "" {
 		return "StorageNotAsAsked", note
 	}
+	if risk := p.risk(); risk != "" {
+		return "StorageRefused", risk
+	}
 	return "", ""
 }

@@ -90,6 +90,30 @@ func (p *planner) claimNote() string {
 		p.seen.Settings.Namespace, claimName, strings.Join(notes, ", "))
 }
 
+// ranLikeThis tells whether the server runs already in a way that is refused, because it was made before there was
+// anybody to refuse it: then it goes on. One that is stopped, for a migration, counts as running.
+func (p *planner) ranLikeThis() bool {
+	d := p.seen.Deployment
+	if d == nil {
+		return false
+	}
+	stopped := ptr.Deref(d.Spec.Replicas, 1) == 0
+	if ptr.Deref(p.spec.Replicas, 1) > 1 {
+		return stopped || ptr.Deref(d.Spec.Replicas, 1) > 1
+	}
+	return (stopped || d.Status.AvailableReplicas > 0) && p.seen.Template != nil &&
+		!slices.ContainsFunc(p.seen.Template.Spec.Volumes, func(v corev1.Volume) bool { return v.PersistentVolumeClaim != nil })
+}
+
+// risk says which rule the server breaks that runs nevertheless, empty if it breaks none.
+func (p *planner) risk() string {
+	errs := examineStorage(p.spec, p.address)
+	if len(errs) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("The server runs as it did before, although this would be refused today: %s.", told(errs[0]))
+}
+
 // rescued is the claim that another operator made, where the plan does not name it otherwise: because the server is held
 // back, or because spec.storage was removed. It would go with the MLflow, and the data with it. Nothing of it is changed
 // but whom it belongs to.

@@ -44,6 +44,10 @@ var specPath = field.NewPath("spec")
 func examine(m *mlflowv1.MLflow) *admission.Report {
 	spec, found := &m.Spec, &admission.Report{}
 	found.Refuse(examineStorage(spec, func(s store) string { return s.uri })...)
+	if placeless(spec) && remoteRoot(spec) {
+		found.Warn(specPath.Child("serveArtifacts"), "the server serves artifacts from "+defaultDestination+", for which there is no volume; "+
+			"clients that use defaultArtifactRoot are not concerned; set artifactsDestination, or add storage, or do not serve artifacts")
+	}
 	if gc := spec.GarbageCollection; gc != nil {
 		examineSchedule(found, gc.Schedule, specPath.Child("garbageCollection", "schedule"))
 	}
@@ -87,7 +91,7 @@ func examineStorage(spec *mlflowv1.MLflowSpec, address func(store) string) field
 				s.field+" is SQLite, which keeps its data in a file; add storage, or use PostgreSQL or MySQL"))
 		}
 	}
-	if to := destination(spec); spec.Storage == nil && to == defaultDestination && ptr.Deref(spec.ArtifactsDestination, "") == "" {
+	if placeless(spec) && !remoteRoot(spec) {
 		errs = append(errs, field.Required(specPath.Child("storage"),
 			"the server serves artifacts and keeps them below "+defaultDestination+"; add storage, or set artifactsDestination"))
 	}
@@ -102,6 +106,17 @@ func examineStorage(spec *mlflowv1.MLflowSpec, address func(store) string) field
 		}
 	}
 	return errs
+}
+
+// placeless tells whether artifacts are served from a directory for which there is no volume.
+func placeless(spec *mlflowv1.MLflowSpec) bool {
+	return spec.Storage == nil && destination(spec) == defaultDestination && ptr.Deref(spec.ArtifactsDestination, "") == ""
+}
+
+// remoteRoot tells whether clients keep artifacts elsewhere by themselves, so that the server's own place is not needed.
+func remoteRoot(spec *mlflowv1.MLflowSpec) bool {
+	scheme, _, found := strings.Cut(ptr.Deref(spec.DefaultArtifactRoot, ""), "://")
+	return found && scheme != "file" && scheme != "mlflow-artifacts"
 }
 
 func examineSchedule(found *admission.Report, schedule string, at *field.Path) {

@@ -56,6 +56,8 @@ func TestRules(t *testing.T) {
 		{name: "a driver for SQLite, with a volume", start: onVolume(corev1.ReadWriteOnce),
 			edit: func(s *mlflowv1.MLflowSpec) { s.BackendStoreURI = ptr.To("sqlite+pysqlite:////mlflow/x.db") }},
 		{name: "artifacts without a place", start: onDatabase(), refused: "the server serves artifacts and keeps them below file:///mlflow/artifacts",
+			edit: func(s *mlflowv1.MLflowSpec) { s.ServeArtifacts, s.DefaultArtifactRoot = ptr.To(true), nil }},
+		{name: "artifacts without a place, which clients do not use", start: onDatabase(), warning: "spec.serveArtifacts: the server serves artifacts from",
 			edit: func(s *mlflowv1.MLflowSpec) { s.ServeArtifacts = ptr.To(true) }},
 		{name: "artifacts with a place", start: onDatabase(),
 			edit: func(s *mlflowv1.MLflowSpec) {

@@ -83,14 +83,14 @@ func (k kind) Observe(ctx context.Context, r engine.Reader, _ *v1alpha1.MLflowOp
 	if client.IgnoreNotFound(err) != nil {
 		return seen, err
 	}
-	if version, said := config.Data[versionKey]; err == nil && said {
+	if version := strings.TrimSpace(config.Data[versionKey]); err == nil && version != "" {
 		seen.Platform = &version
 	}
 	return seen, nil
 }
 
-// semantic is a version with three numbers and perhaps more.
-var semantic = regexp.MustCompile(`^v?(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?$`)
+// semantic is a version with up to three numbers and perhaps more: platforms say 3, v3.0 and 2.20 as well.
+var semantic = regexp.MustCompile(`^v?\d+(\.\d+){0,2}(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?$`)
 
 const longestVersion = 64
 
@@ -105,7 +105,7 @@ func (k kind) Plan(m *v1alpha1.MLflowOperator, seen Seen) engine.Plan {
 	case len(missing) > 0:
 		problem = engine.WaitFor(configPending, "The platform has not yet said %s of the MLflowOperator. Set it.", strings.Join(missing, " and "))
 	case seen.Platform != nil && !acceptable(*seen.Platform):
-		problem = engine.MustChange(versionRefused, "The key %s of ConfigMap %s/%s is no semantic version of at most %d characters. Correct it.",
+		problem = engine.MustChange(versionRefused, "The key %s of ConfigMap %s/%s is no version such as 2.25.0 of at most %d characters. Correct it.",
 			versionKey, seen.Settings.Namespace, ConfigName, longestVersion)
 	}
 	if problem != nil {

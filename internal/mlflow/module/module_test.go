@@ -125,17 +125,33 @@ func TestModule(t *testing.T) {
 	config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: b.NS, Name: module.ConfigName}, Data: map[string]string{"platformVersion": "two"}}
 	b.Create(t, config)
 	b.wait(t, metav1.ConditionFalse, "PlatformVersionInvalid")
-	b.Change(t, config, func() { config.Data["platformVersion"] = "v2.25.0" })
-	if got = b.wait(t, metav1.ConditionTrue, "Ready"); len(got.Status.Releases) != 2 || got.Status.Releases[0] != (v1alpha1.Release{Name: "platform", Version: "v2.25.0"}) {
-		t.Errorf("releases: %+v", got.Status.Releases)
+	for _, version := range []string{"2.20", "v3.0", "3", "", " 2.25.0-rc.1+build "} {
+		b.Change(t, config, func() { config.Data["platformVersion"] = version })
+		testkit.Eventually(t, mlflowtest.Patience, "the version "+version+" to be taken", func() error {
+			got, err := b.ready(metav1.ConditionTrue, "Ready")
+			if want := strings.TrimSpace(version); err == nil && (len(got.Status.Releases) == 2) != (want != "") || want != "" && got.Status.Releases[0].Version != want {
+				return fmt.Errorf("releases: %+v", got.Status.Releases)
+			}
+			return err
+		})
 	}
+	b.Change(t, config, func() { config.Data["platformVersion"] = "v2.25.0" })
+	testkit.Eventually(t, mlflowtest.Patience, "the version to be told", func() error {
+		got, err := b.ready(metav1.ConditionTrue, "Ready")
+		if len(got.Status.Releases) != 2 || got.Status.Releases[0] != (v1alpha1.Release{Name: "platform", Version: "v2.25.0"}) {
+			return fmt.Errorf("releases: %+v", got.Status.Releases)
+		}
+		return err
+	})
 
 	server := mlflowtest.Server()
 	b.Create(t, server)
 	if err := b.C.Delete(t.Context(), m); err != nil {
 		t.Fatal(err)
 	}
-	b.wait(t, metav1.ConditionFalse, "MLflowInstancesPresent")
+	if got = b.wait(t, metav1.ConditionFalse, "MLflowInstancesPresent"); got.Status.Phase != "Progressing" || got.Status.ObservedGeneration != got.Generation {
+		t.Errorf("a deletion that is blocked: phase %s of generation %d, which is %d", got.Status.Phase, got.Status.ObservedGeneration, got.Generation)
+	}
 	if err := b.C.Delete(t.Context(), server); err != nil {
 		t.Fatal(err)
 	}
