@@ -18,7 +18,11 @@ func newKnown() (*cli.Known, error) {
 		return nil, err
 	}
 	for _, d := range all {
-		k.Controllers = append(k.Controllers, d.Controllers...)
+		for _, c := range d.Controllers {
+			if c.Spec().HomeName == "" { // nobody asks after an object of the installation's own
+				k.Controllers = append(k.Controllers, c)
+			}
+		}
 	}
 	return k, nil
 }

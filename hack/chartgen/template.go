@@ -113,7 +113,7 @@ func managerRules(all []manager.Domain, crds []*apiextensionsv1.CustomResourceDe
 			definition{"rules.domain." + n.name, "What it needs beyond that to serve " + n.name + ".", more.rules()},
 			definition{"rules.namespace." + n.name, "What it needs in its own namespace to serve " + n.name + ".", home.rules()})
 		shared, own := more.split(clusterWide)
-		reads, _ := shared.split(func(one grant) bool { return one.verb != "create" && one.verb != "update" && one.verb != "delete" })
+		reads, _ := shared.split(func(one grant) bool { return slices.Contains([]string{"get", "list", "watch"}, one.verb) })
 		out = append(out,
 			definition{"rules.confined.cluster." + n.name, "What " + n.name + " reads of kinds without a namespace.", reads.rules()},
 			definition{"rules.confined.namespace." + n.name, "What " + n.name + " needs in each namespace that is looked after.", own.rules()})
@@ -176,6 +176,11 @@ func domainRules(scheme *runtime.Scheme, all []manager.Domain) ([]need, error) {
 			return nil, fmt.Errorf("permissions of %s: %w", d.Name, err)
 		}
 		rules, home := confined(d, rules)
+		one, err := engine.HomeRules(scheme, d.Controllers...)
+		if err != nil {
+			return nil, fmt.Errorf("permissions of %s: %w", d.Name, err)
+		}
+		home = append(home, one...)
 		for _, pkg := range d.Marked {
 			everywhere, here, err := marked(pkg)
 			if err != nil {

@@ -94,7 +94,7 @@ func (w *writer) apply(ctx context.Context, o owner, intents []*intent) outcome 
 			out.fail(problemOf(ctx.Err(), "Writing "+in.key.String()))
 			return out
 		}
-		if in.Unmanaged {
+		if in.Unmanaged || in.Delete {
 			continue
 		}
 		w.applyOne(ctx, o, in, have[in.key], &out)
@@ -105,6 +105,7 @@ func (w *writer) apply(ctx context.Context, o owner, intents []*intent) outcome 
 	w.untieRetained(ctx, o, have, &out)
 	if len(out.problems) == 0 {
 		w.prune(ctx, o, have, intents, &out)
+		w.removeNamed(ctx, o, intents, &out)
 	}
 	if p := w.removeUnshared(ctx); p != nil {
 		out.fail(p)

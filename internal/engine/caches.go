@@ -4,6 +4,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -11,6 +12,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -137,6 +139,15 @@ func (c *caches) of(in Input, object client.Object, controller string) (cache.Ca
 		c.inputs[key] = made
 	}
 	return made, err
+}
+
+// one is a cache of a single object.
+func (c *caches) one(object client.Object, key types.NamespacedName) (cache.Cache, error) {
+	if key.Namespace == "" {
+		return nil, errors.New("the manager's own namespace is not known")
+	}
+	only := cache.Config{FieldSelector: fields.OneTermEqualSelector("metadata.name", key.Name), Transform: trimInput}
+	return c.add(cache.Options{ByObject: map[client.Object]cache.ByObject{object: {Namespaces: map[string]cache.Config{key.Namespace: only}}}})
 }
 
 // index makes children of a kind findable by their owner. It may be called

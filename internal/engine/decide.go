@@ -105,7 +105,7 @@ func (w *World) render(plan Plan) ([]*unstructured.Unstructured, error) {
 	slices.SortStableFunc(ordered, func(a, b Child) int { return a.Stage - b.Stage })
 	out := make([]*unstructured.Unstructured, 0, len(ordered))
 	for _, c := range ordered {
-		if c.Unmanaged {
+		if c.Unmanaged || c.Delete {
 			continue
 		}
 		body, gvk, err := bodyOf(w.Scheme, c.Object)

@@ -39,6 +39,8 @@ type intent struct {
 	digest string
 	// initial are the values of Child.Initial, which body and digest are without.
 	initial []initialField
+	// uid is that of the very object that the plan means, if it says so.
+	uid types.UID
 	// holder is whose child it is: the owner's UID, or OwnerShared.
 	holder types.UID
 	// reachable says that an owner reference ties the child to its owner, so
@@ -75,7 +77,8 @@ func newIntent(scheme *runtime.Scheme, o owner, c Child) (*intent, error) {
 	if c.Retain && c.Owner != nil {
 		return nil, fmt.Errorf("the plan retains %s %s and gives it an owner", gvk.Kind, u.GetName())
 	}
-	in := &intent{Child: c, body: u, holder: o.GetUID(), reachable: c.Owner != nil || !c.Retain && !c.Shared && (o.GetNamespace() == "" || o.GetNamespace() == u.GetNamespace())}
+	in := &intent{Child: c, body: u, uid: u.GetUID(), holder: o.GetUID(), reachable: c.Owner != nil || !c.Retain && !c.Shared && (o.GetNamespace() == "" || o.GetNamespace() == u.GetNamespace())}
+	u.SetUID("")
 	if c.Shared {
 		in.holder = OwnerShared
 	}

@@ -97,7 +97,8 @@ type Child struct {
 	Replace bool
 	// Adopt takes over an object that has the child's name already and that
 	// nobody controls, as an earlier release or controller left it. Without it
-	// such a name is taken: the object is left alone, and the child waits.
+	// such a name is taken: the object is left alone, and the child waits. If
+	// Object has a UID, it means the object with that UID and no other.
 	Adopt bool
 	// CreateOnly makes the child once and never changes it, such as a generated
 	// password: whatever has its name is left as it is, whoever made it. It is
@@ -115,6 +116,11 @@ type Child struct {
 	// Unmanaged leaves the child as it is, if it is there: it is neither made nor
 	// changed nor pruned. Of Object only kind, name and namespace count.
 	Unmanaged bool
+	// Delete removes the object that Observe has seen, when all else is written: one
+	// that is ours although it has no label of the engine, as an earlier release left
+	// it, or although it was retained. Of Object only kind, name, namespace and UID
+	// count.
+	Delete bool
 	// Initial are fields of Object ("spec.replicas") that are written when the
 	// child is made and then belong to whoever changes them, such as an
 	// autoscaler. The path must not lead through a list.
@@ -149,6 +155,10 @@ type Spec struct {
 	// Select limits the controller to objects with these labels. One that loses
 	// them is no longer looked after, and its children stay as they are.
 	Select labels.Selector
+	// HomeName limits the controller to the one object of this name in the manager's
+	// own namespace, so that it neither keeps nor may read any other. Its children
+	// are Shared, or of another Owner.
+	HomeName string
 	// NoStatus is set for a kind whose status is not ours to write, or that has
 	// none (a Namespace, a ConfigMap). What a plan has to say is said in events and
 	// metrics.

@@ -4,6 +4,7 @@ package engine
 
 import (
 	"context"
+	"fmt"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -24,6 +25,24 @@ func (w *writer) prune(ctx context.Context, o owner, have children, intents []*i
 		if !wanted[key] && obj.GetAnnotations()[AnnotationRetained] == "" && w.ours(o, obj) && w.made(obj) && !w.rivals.held(o.GetUID(), key) && !w.optedOut(obj) {
 			w.remove(ctx, o, key, obj, out)
 		}
+	}
+}
+
+// removeNamed removes the very objects that a plan wants to be gone.
+func (w *writer) removeNamed(ctx context.Context, o owner, intents []*intent, out *outcome) {
+	for _, in := range intents {
+		if !in.Delete {
+			continue
+		}
+		if in.uid == "" {
+			out.fail(badPlan(fmt.Errorf("the plan deletes %s without saying which one: it has no UID", in.key)))
+			continue
+		}
+		head := &metav1.PartialObjectMetadata{}
+		head.SetUID(in.uid)
+		holder := &metav1.PartialObjectMetadata{}
+		holder.SetUID(in.holder)
+		w.remove(ctx, owner{Object: holder, gvk: o.gvk}, in.key, head, out)
 	}
 }
 

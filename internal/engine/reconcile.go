@@ -12,10 +12,10 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -37,6 +37,7 @@ type reconciler[T client.Object, Seen any] struct {
 	scheme  *runtime.Scheme
 	client  client.Client
 	objects cache.Cache
+	home    types.NamespacedName // the one object, if it is only one
 	sources *sources
 	tracker *tracker
 	writer  *writer
@@ -68,6 +69,9 @@ func (r *reconciler[T, Seen]) Reconcile(ctx context.Context, req reconcile.Reque
 }
 
 func (r *reconciler[T, Seen]) reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	if r.home != (types.NamespacedName{}) && r.home != req.NamespacedName {
+		return reconcile.Result{}, nil // some other object of the kind
+	}
 	if r.sources.apis.absent(r.gvk) { // a read would watch what is not there
 		r.forget(req.NamespacedName)
 		return reconcile.Result{}, nil
@@ -165,7 +169,7 @@ func (r *reconciler[T, Seen]) apply(ctx context.Context, o owner, plan Plan) out
 			out.fail(badPlan(fmt.Errorf("the plan names %s, a kind that the controller did not declare", in.key)))
 			return out
 		}
-		unreachable = unreachable || !in.reachable && !in.Retain && !in.Shared
+		unreachable = unreachable || !in.reachable && !in.Retain && !in.Shared && !in.Unmanaged && !in.Delete
 		intents = append(intents, in)
 	}
 	if plan.KeepChildren {
@@ -279,15 +283,22 @@ func (r *reconciler[T, Seen]) remember(key types.NamespacedName, uid types.UID) 
 
 // all lists the objects that the controller looks after.
 func (r *reconciler[T, Seen]) all(ctx context.Context) ([]types.NamespacedName, error) {
-	informer, err := r.objects.GetInformer(ctx, newObject[T](), cache.BlockUntilSynced(false))
+	kind := r.gvk.GroupVersion().WithKind(r.gvk.Kind + "List")
+	made, err := r.scheme.New(kind)
 	if err != nil {
 		return nil, err
 	}
-	shared, ok := informer.(toolscache.SharedIndexInformer)
+	list, ok := made.(client.ObjectList)
 	if !ok {
-		return nil, fmt.Errorf("the cache has no store: %T", informer)
+		return nil, fmt.Errorf("%s is no list", kind)
 	}
-	items := shared.GetStore().List()
+	if err := r.objects.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, err
+	}
+	items, err := meta.ExtractList(list)
+	if err != nil {
+		return nil, err
+	}
 	out := make([]types.NamespacedName, 0, len(items))
 	for _, item := range items {
 		out = append(out, client.ObjectKeyFromObject(item.(client.Object)))

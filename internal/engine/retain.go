@@ -32,7 +32,7 @@ func (w *writer) applyRetained(ctx context.Context, o owner, intents []*intent) 
 		return out
 	}
 	for _, in := range intents {
-		if in.Retain && !in.Shared && !in.Unmanaged {
+		if in.Retain && !in.Shared && !in.Unmanaged && !in.Delete {
 			w.applyOne(ctx, o, in, have[in.key], &out)
 		}
 	}

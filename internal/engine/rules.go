@@ -28,6 +28,28 @@ func Rules(scheme *runtime.Scheme, controllers ...Controller) ([]rbacv1.PolicyRu
 	return need.rules(), nil
 }
 
+// HomeRules are the permissions that controllers with a HomeName need in the
+// manager's own namespace beyond Rules: on that one object each.
+func HomeRules(scheme *runtime.Scheme, controllers ...Controller) ([]rbacv1.PolicyRule, error) {
+	var out []rbacv1.PolicyRule
+	for _, c := range controllers {
+		if c.Spec().HomeName == "" {
+			continue
+		}
+		gvk, err := apiutil.GVKForObject(c.Object(), scheme)
+		if err != nil {
+			return nil, err
+		}
+		need := grants{}
+		need.objects(resourceOf(gvk, ""), c)
+		for _, rule := range need.rules() {
+			rule.ResourceNames = []string{c.Spec().HomeName}
+			out = append(out, rule)
+		}
+	}
+	return out, nil
+}
+
 // grants collects verbs by resource.
 type grants map[schema.GroupResource]map[string]bool
 
@@ -45,23 +67,11 @@ func (g grants) controller(scheme *runtime.Scheme, c Controller) error {
 	if err != nil {
 		return err
 	}
-	own := resourceOf(gvk, "")
-	g.grant(own, "list", "watch")
-	if !c.Spec().NoStatus {
-		g.grant(sub(own, "status"), "patch")
+	if c.Spec().HomeName == "" {
+		g.objects(resourceOf(gvk, ""), c)
 	}
-	// Children block their owner's deletion, which needs this where
-	// OwnerReferencesPermissionEnforcement is on.
-	g.grant(sub(own, "finalizers"), "update")
-	if c.Finalizes() || len(c.Spec().OldFinalizers) > 0 || c.Spec().FarReaching || c.Spec().RemovesAnnotations {
-		g.grant(own, "patch")
-	}
-	if c.Spec().FarReaching { // before an orphan is removed, and to be told when a namespace goes and comes back
-		g.grant(own, "get")
+	if c.Spec().FarReaching { // to be told when a namespace goes and comes back
 		g.grant(schema.GroupResource{Resource: "namespaces"}, "list", "watch")
-	}
-	if c.Spec().DeletesSelf {
-		g.grant(own, "delete")
 	}
 	for _, k := range c.Spec().Children {
 		gvk, err := apiutil.GVKForObject(k.Object, scheme)
@@ -81,6 +91,28 @@ func (g grants) controller(scheme *runtime.Scheme, c Controller) error {
 		}
 	}
 	return nil
+}
+
+// objects are what a controller does with the objects that it looks after.
+func (g grants) objects(own schema.GroupResource, c Controller) {
+	g.grant(own, "list", "watch")
+	if !c.Spec().NoStatus {
+		g.grant(sub(own, "status"), "patch")
+	}
+	if c.Spec().HomeName == "" {
+		// Children block their owner's deletion, which needs this where
+		// OwnerReferencesPermissionEnforcement is on.
+		g.grant(sub(own, "finalizers"), "update")
+	}
+	if c.Finalizes() || len(c.Spec().OldFinalizers) > 0 || c.Spec().FarReaching || c.Spec().RemovesAnnotations {
+		g.grant(own, "patch")
+	}
+	if c.Spec().FarReaching { // before an orphan is removed
+		g.grant(own, "get")
+	}
+	if c.Spec().DeletesSelf {
+		g.grant(own, "delete")
+	}
 }
 
 func resourceOf(gvk schema.GroupVersionKind, plural string) schema.GroupResource {

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
@@ -98,13 +99,12 @@ func (c *controllerOf[T, Seen]) reconciler(e *Engine, gvk schema.GroupVersionKin
 // watches lists everything that wakes objects of the kind, and tells the
 // reconciler where to read it.
 func (c *controllerOf[T, Seen]) watches(e *Engine, r *reconciler[T, Seen]) ([]*watched, error) {
-	objects, err := e.caches.of(Input{Select: c.spec.Select}, newObject[T](), c.spec.Name)
-	if err != nil {
+	var err error
+	if r.objects, err = c.objects(e, r); err != nil {
 		return nil, err
 	}
-	r.objects = objects
 	r.writer.sharing.all = r.all
-	out := []*watched{{engine: e, gvk: r.gvk, object: newObject[T](), cache: objects, handler: primaryHandler(r.report)}}
+	out := []*watched{{engine: e, gvk: r.gvk, object: newObject[T](), cache: r.objects, handler: primaryHandler(r.report)}}
 	for _, k := range c.spec.Children {
 		gvk, err := apiutil.GVKForObject(k.Object, e.mgr.GetScheme())
 		if err != nil {
@@ -144,6 +144,16 @@ func (c *controllerOf[T, Seen]) watches(e *Engine, r *reconciler[T, Seen]) ([]*w
 		}
 	}
 	return out, nil
+}
+
+// objects is the cache of the objects of the kind, as far as they are the
+// controller's to look after.
+func (c *controllerOf[T, Seen]) objects(e *Engine, r *reconciler[T, Seen]) (cache.Cache, error) {
+	if c.spec.HomeName == "" {
+		return e.caches.of(Input{Select: c.spec.Select}, newObject[T](), c.spec.Name)
+	}
+	r.home = types.NamespacedName{Namespace: e.caches.scope.Home, Name: c.spec.HomeName}
+	return e.caches.one(newObject[T](), r.home)
 }
 
 // primaryHandler wakes an object for every change of it but our own status

@@ -27,6 +27,7 @@ func (w *writer) make(ctx context.Context, o owner, in *intent, why written, out
 		return why, err
 	}
 	body.SetResourceVersion(noVersion)
+	body.SetUID(in.uid) // if that object is gone, no other is made for it
 	err = w.put(ctx, body, client.ForceOwnership)
 	for try := 1; apierrors.IsConflict(err) && try <= 3; try++ {
 		if why, err = w.takeOver(ctx, o, in, out); err == nil || !apierrors.IsConflict(err) {
@@ -151,7 +152,7 @@ func (w *writer) mayTake(o owner, in *intent, head client.Object) *Problem {
 		return nil
 	case uid != "" || named != "":
 		return WaitFor("OwnedByAnother", "%s already belongs to %s. Rename one of the two, or remove the other.", in.key, first(named, "somebody else"))
-	case in.Adopt:
+	case in.Adopt && (in.uid == "" || in.uid == head.GetUID()):
 		return nil
 	}
 	return WaitFor("NameTaken", "%s exists already and was not made for %s %s. Rename or remove one of the two; it is made as soon as the name is free.",

@@ -22,9 +22,12 @@ import (
 	"github.com/modelplane/modelplane/api/serving/v1alpha1"
 	"github.com/modelplane/modelplane/api/serving/v1beta1"
 	"github.com/modelplane/modelplane/charts"
+	"github.com/modelplane/modelplane/cmd/modelplane/domains"
 	"github.com/modelplane/modelplane/internal/chart"
 	"github.com/modelplane/modelplane/internal/chart/charttest"
 	"github.com/modelplane/modelplane/internal/config"
+	"github.com/modelplane/modelplane/internal/engine"
+	"github.com/modelplane/modelplane/internal/engine/domaintest"
 	"github.com/modelplane/modelplane/internal/serving/defaultruntimes"
 	"github.com/modelplane/modelplane/internal/serving/runtimes"
 	"github.com/modelplane/modelplane/internal/testkit"
@@ -294,18 +297,15 @@ func TestShippedRuntimesUnderRestrictedLevel(t *testing.T) {
 // keep runs the manager's part until the end of the test, and removes what it made.
 func keep(t *testing.T, cluster *testkit.Cluster, namespace string) {
 	t.Helper()
-	keeper, err := defaultruntimes.New(cluster.Config(), namespace)
+	scheme, err := domains.NewScheme()
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- keeper.Start(ctx) }()
+	stop := testkit.Manage(t, func(ctx context.Context) error {
+		return domaintest.RunIn(ctx, cluster.Config(), scheme, engine.Scope{Home: namespace}, nil, defaultruntimes.Controller())
+	})
 	t.Cleanup(func() {
-		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
+		stop()
 		for _, kind := range []string{"ClusterServingRuntime", "ClusterStorageContainer"} {
 			o := &unstructured.Unstructured{}
 			o.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind(kind))

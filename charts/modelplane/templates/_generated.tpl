@@ -297,8 +297,9 @@
   verbs:
   - create
   - delete
+  - get
   - list
-  - update
+  - patch
   - watch
 - apiGroups:
   - serving.kserve.io
@@ -350,11 +351,19 @@
   - ""
   resourceNames:
   - inferenceservice-config
-  - modelplane-shipped
   resources:
   - configmaps
   verbs:
   - get
+  - list
+  - watch
+- apiGroups:
+  - ""
+  resourceNames:
+  - modelplane-shipped
+  resources:
+  - configmaps
+  verbs:
   - list
   - watch
 {{- end -}}
@@ -367,6 +376,7 @@
   - clusterservingruntimes
   - clusterstoragecontainers
   verbs:
+  - get
   - list
   - watch
 {{- end -}}
@@ -877,21 +887,13 @@
   - consolelinks
   verbs:
   - get
-  - patch
 - apiGroups:
   - mlflow.opendatahub.io
   resources:
   - mlflows
   verbs:
   - list
-  - patch
   - watch
-- apiGroups:
-  - mlflow.opendatahub.io
-  resources:
-  - mlflows/status
-  verbs:
-  - patch
 - apiGroups:
   - rbac.authorization.k8s.io
   resources:
@@ -910,7 +912,6 @@
   - clusterroles
   verbs:
   - get
-  - patch
 {{- end -}}
 
 {{/* What mlflow needs in each namespace that is looked after. */}}

@@ -16,14 +16,15 @@ import (
 	"github.com/modelplane/modelplane/internal/serving/podwebhook"
 )
 
-// completeServing adds the webhook that completes the pods of InferenceServices,
-// and tells the room where its configuration is. A replica answers webhooks once
+// completeServing adds the webhook that completes the pods of InferenceServices and
+// the runtimes that come with a release, and tells the room where its configuration is. A replica answers webhooks once
 // it knows the configuration.
 func completeServing(d *manager.Domain, models *serving.Domain, platform *configuration) {
 	mutator := &podwebhook.Mutator{}
 	d.AddToScheme = serving.AddToScheme
 	d.Hooks = append(d.Hooks, podwebhook.Hook(mutator))
-	d.Marked = append(d.Marked, "./internal/serving/podwebhook", "./internal/serving/defaultruntimes", "./internal/config")
+	d.Marked = append(d.Marked, "./internal/serving/podwebhook", "./internal/config")
+	d.Controllers = append(d.Controllers, defaultruntimes.Controller())
 	d.Setup = func(_ context.Context, mgr ctrl.Manager, o manager.SetupOptions) error {
 		watcher, err := platform.follow(mgr, o.Namespace)
 		if err != nil {
@@ -35,14 +36,7 @@ func completeServing(d *manager.Domain, models *serving.Domain, platform *config
 		}
 		models.WithNamespace(o.Namespace).WithKubernetes(cluster).SetSource(watcher)
 		mutator.Connect(watcher, o.Namespace, mgr.GetAPIReader(), mgr.GetClient())
-		if err := mutator.Follow(mgr, o.Watched); err != nil {
-			return err
-		}
-		keeper, err := defaultruntimes.New(mgr.GetConfig(), o.Namespace)
-		if err != nil {
-			return err
-		}
-		return mgr.Add(keeper)
+		return mutator.Follow(mgr, o.Watched)
 	}
 }
 

@@ -60,9 +60,14 @@ func Run(ctx context.Context, cfg *rest.Config, scheme *runtime.Scheme, controll
 
 // RunWith is Run with an engine that works at another pace.
 func RunWith(ctx context.Context, cfg *rest.Config, scheme *runtime.Scheme, options []engine.Option, controllers ...engine.Controller) error {
+	return RunIn(ctx, cfg, scheme, engine.Scope{}, options, controllers...)
+}
+
+// RunIn is RunWith for a manager that has a namespace of its own, or sees only some.
+func RunIn(ctx context.Context, cfg *rest.Config, scheme *runtime.Scheme, scope engine.Scope, options []engine.Option, controllers ...engine.Controller) error {
 	const shutdown = time.Second
 	mgr, err := ctrl.NewManager(cfg, ctrl.Options{
-		Scheme: scheme, Cache: engine.CacheOptions(engine.Scope{}),
+		Scheme: scheme, Cache: engine.CacheOptions(scope),
 		Metrics:                 metricsserver.Options{BindAddress: "0"},
 		HealthProbeBindAddress:  "0",
 		Controller:              config.Controller{SkipNameValidation: ptr.To(true)},
@@ -71,7 +76,7 @@ func RunWith(ctx context.Context, cfg *rest.Config, scheme *runtime.Scheme, opti
 	if err != nil {
 		return err
 	}
-	e, err := engine.New(mgr, engine.Scope{}, options...)
+	e, err := engine.New(mgr, scope, options...)
 	if err != nil {
 		return err
 	}

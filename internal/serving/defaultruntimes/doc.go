@@ -8,7 +8,9 @@
 // It leaves alone what somebody else made under the same name, and does not undo
 // what people change in the objects. An object that carries Asked stays as it is
 // until somebody asks for another: a release with newer images must not restart
-// the servers of a whole cluster. The package must not know what a runtime is.
+// the servers of a whole cluster. Without the ConfigMap nothing is touched: it goes
+// first when the release is uninstalled, and what it brought stays. The package must
+// not know what a runtime is.
 package defaultruntimes
 
 import (
