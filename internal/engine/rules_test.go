@@ -3,15 +3,40 @@
 package engine_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 
 	"github.com/modelplane/modelplane/internal/engine"
 	"github.com/modelplane/modelplane/internal/engine/enginetest"
 	"github.com/modelplane/modelplane/internal/engine/sample"
 )
+
+// TestHomeRules: one object at home is all that may be read of its kind.
+func TestHomeRules(t *testing.T) {
+	one := engine.For[*corev1.ConfigMap, struct{}](nil, engine.Spec{Name: "one", HomeName: "listed", NoStatus: true})
+	rules, err := engine.HomeRules(enginetest.Scheme, one, sample.Controller())
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"configmaps"}, ResourceNames: []string{"listed"}, Verbs: []string{"list", "watch"}}}
+	if diff := cmp.Diff(want, rules); diff != "" {
+		t.Error(diff)
+	}
+	everywhere, err := engine.Rules(enginetest.Scheme, one)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range everywhere {
+		if slices.Contains(r.Resources, "configmaps") {
+			t.Errorf("in every namespace: %v", r)
+		}
+	}
+}
 
 func TestRulesGrantWhatTheSpecSays(t *testing.T) {
 	rules, err := engine.Rules(enginetest.Scheme, sample.Controller())

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/modelplane/modelplane/internal/engine"
+	"github.com/modelplane/modelplane/internal/engine/domaintest"
 	"github.com/modelplane/modelplane/internal/engine/enginetest"
 	"github.com/modelplane/modelplane/internal/engine/sample"
 	"github.com/modelplane/modelplane/internal/testkit"
@@ -172,6 +173,22 @@ func TestLastOneRemovesWhatIsShared(t *testing.T) {
 	b.Gone(t, &corev1.ConfigMap{}, "bundle")
 }
 
+// TestLastOneOfTheWatchedNamespaces: a manager that sees some namespaces only knows
+// as well who shares a child.
+func TestLastOneOfTheWatchedNamespaces(t *testing.T) {
+	b := enginetest.New(t)
+	testkit.Manage(t, func(ctx context.Context) error {
+		scope := engine.Scope{Namespaces: []string{b.NS, b.Namespace(t)}, Home: b.NS}
+		return domaintest.RunIn(ctx, b.Config(), enginetest.Scheme, scope, nil, bundledController())
+	})
+	one := b.Sample("one", sample.SampleSpec{Message: "x"})
+	b.Create(t, one)
+	b.WaitReady(t, "one")
+	waitBundle(t, b, "x")
+	b.Delete(t, one)
+	b.Gone(t, &corev1.ConfigMap{}, "bundle")
+}
+
 func TestUndeclaredKindIsRefused(t *testing.T) {
 	b := enginetest.New(t)
 	enginetest.Manage(t, b.Manager, plannedController(nil, func(s *sample.Sample, _ engine.Answer) engine.Plan {
@@ -195,7 +212,6 @@ func TestUndeclaredKindIsRefused(t *testing.T) {
 func TestCallsToOtherSystems(t *testing.T) {
 	b := enginetest.New(t)
 	var calls atomic.Int32
-	outside := make(chan types.NamespacedName, 1)
 	enginetest.Manage(t, b.Manager, plannedController(func(s *engine.Spec) {
 		s.Executor = func(_ context.Context, who types.NamespacedName, c engine.Call) (any, error) {
 			if calls.Add(1) < 3 {
@@ -203,16 +219,6 @@ func TestCallsToOtherSystems(t *testing.T) {
 			}
 			return fmt.Sprintf("%s to %s", c.Request, who.Name), nil
 		}
-		s.Sources = []engine.EventSource{func(ctx context.Context, wake func(types.NamespacedName)) error {
-			for {
-				select {
-				case who := <-outside:
-					wake(who)
-				case <-ctx.Done():
-					return nil
-				}
-			}
-		}}
 	}, func(s *sample.Sample, a engine.Answer) engine.Plan {
 		plan := engine.Plan{Calls: []engine.Call{{Name: "greet", Request: s.Spec.Message}}}
 		if !a.Done {
@@ -228,13 +234,95 @@ func TestCallsToOtherSystems(t *testing.T) {
 	b.Create(t, s)
 	planned{}.message(t, b, "one", "hello to one")
 	b.WaitReady(t, "one")
-	outside <- types.NamespacedName{Namespace: b.NS, Name: "one"}
-	outside <- types.NamespacedName{Namespace: b.NS, Name: "nobody"}
 	if n := calls.Load(); n != 3 {
 		t.Errorf("%d calls, want two that fail and one that succeeds", n)
 	}
 	b.Change(t, s, func() { s.Spec.Message = "goodbye" })
 	planned{}.message(t, b, "one", "goodbye to one")
+}
+
+// TestSourcesWakeByKey: what changes outside the API server is seen by the object
+// that is woken, and by no other.
+func TestSourcesWakeByKey(t *testing.T) {
+	b := enginetest.New(t)
+	var weather atomic.Value
+	weather.Store("rain")
+	outside := make(chan types.NamespacedName)
+	enginetest.Manage(t, b.Manager, plannedController(func(s *engine.Spec) {
+		s.Sources = []engine.EventSource{func(ctx context.Context, wake func(types.NamespacedName)) error {
+			for {
+				select {
+				case who := <-outside:
+					wake(who)
+				case <-ctx.Done():
+					return nil
+				}
+			}
+		}}
+	}, func(s *sample.Sample, _ engine.Answer) engine.Plan {
+		cm := enginetest.ConfigMap(s.Namespace, s.Name)
+		cm.Data = map[string]string{"message": weather.Load().(string)}
+		return engine.Plan{Children: []engine.Child{{Object: cm}}}
+	}))
+	b.Create(t, b.Sample("one", sample.SampleSpec{}), b.Sample("two", sample.SampleSpec{}))
+	b.WaitReady(t, "one", "two")
+	testkit.Quiet(t, quietFor, "both to be at rest", func() error { return errors.Join(b.Ready(t.Context(), "one"), b.Ready(t.Context(), "two")) })
+	weather.Store("sun")
+	outside <- types.NamespacedName{Namespace: b.NS, Name: "nobody"}
+	outside <- types.NamespacedName{Namespace: b.NS, Name: "one"}
+	planned{}.message(t, b, "one", "sun")
+	planned{}.message(t, b, "two", "rain")
+}
+
+// TestTheVeryObject: a plan that names a UID removes and adopts the object that was
+// seen, and not one that somebody made under its name meanwhile.
+func TestTheVeryObject(t *testing.T) {
+	b := enginetest.New(t)
+	uids := map[string]types.UID{"gone-another": "seen-before", "adopted-another": "seen-before"}
+	for _, name := range []string{"gone", "gone-another", "adopted", "adopted-another"} {
+		cm := enginetest.ConfigMap(b.NS, name)
+		b.Create(t, cm)
+		if uids[name] == "" {
+			uids[name] = cm.UID
+		}
+	}
+	counter := testkit.NewCounter()
+	enginetest.Manage(t, counter.Wrap(b.Manager), plannedController(nil, func(s *sample.Sample, _ engine.Answer) engine.Plan {
+		child := func(name string) *corev1.ConfigMap {
+			cm := mapOf(s, name)
+			cm.UID = uids[name]
+			return cm
+		}
+		deleting := []engine.Child{{Object: child("gone"), Delete: true}, {Object: child("adopted"), Adopt: true}}
+		switch s.Name {
+		case "deletes-another":
+			return engine.Plan{Children: []engine.Child{{Object: child("gone-another"), Delete: true}}}
+		case "adopts-another":
+			return engine.Plan{Children: []engine.Child{{Object: child("adopted-another"), Adopt: true}}}
+		case "nameless":
+			return engine.Plan{Children: []engine.Child{{Object: mapOf(s, "gone-another"), Delete: true}}}
+		}
+		return engine.Plan{Children: deleting}
+	}))
+	b.Create(t, b.Sample("one", sample.SampleSpec{Message: "hi"}), b.Sample("adopts-another", sample.SampleSpec{}),
+		b.Sample("deletes-another", sample.SampleSpec{}), b.Sample("nameless", sample.SampleSpec{}))
+	b.Gone(t, &corev1.ConfigMap{}, "gone")
+	planned{}.message(t, b, "adopted", "hi")
+	b.WaitReason(t, "adopts-another", "Ready", "NameTaken")
+	b.WaitReason(t, "nameless", "Ready", "BadPlan")
+	testkit.Eventually(t, 30*time.Second, "both to be deleted, or not", func() error {
+		if n := counter.Snapshot().Of("delete", "configmaps"); n < 2 {
+			return fmt.Errorf("%d requests", n)
+		}
+		return nil
+	})
+	for _, name := range []string{"gone-another", "adopted-another"} {
+		cm := enginetest.ConfigMap(b.NS, name)
+		b.Exists(t, cm, name)
+		if cm.Labels[engine.LabelOwner] != "" {
+			t.Errorf("%s was taken: %v", name, cm.Labels)
+		}
+	}
 }
 
 // marker puts a ConfigMap into every namespace that asks for it.
