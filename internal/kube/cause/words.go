@@ -44,6 +44,15 @@ var confidential = []struct {
 // traceback begins what Python says of an error; the error itself is the first line after it that is not indented.
 var traceback = regexp.MustCompile(`Traceback \(most recent call last\):[^\n]*\n(?:[ \t]+[^\n]*\n)*`)
 
+// Hide leaves passwords, tokens and keys out of what a program said, for messages that are not made by [Of].
+func Hide(text string) string {
+	text = address.Hide(text)
+	for _, s := range confidential {
+		text = s.pattern.ReplaceAllString(text, s.instead)
+	}
+	return text
+}
+
 // words makes what a program or a kubelet said fit for a message: one line, printable, bounded, and the same each time
 // and in each replica.
 func words(text string, p *corev1.Pod) string {
@@ -58,10 +67,7 @@ func words(text string, p *corev1.Pod) string {
 	for _, s := range passing {
 		text = s.pattern.ReplaceAllString(text, s.instead)
 	}
-	text = address.Hide(text)
-	for _, s := range confidential {
-		text = s.pattern.ReplaceAllString(text, s.instead)
-	}
+	text = Hide(text)
 	text = withoutUsage(text)
 	if at := traceback.FindAllStringIndex(text, -1); len(at) > 0 {
 		if raised := text[at[len(at)-1][1]:]; strings.TrimSpace(raised) != "" {

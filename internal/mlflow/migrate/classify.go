@@ -12,6 +12,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
+
+	"github.com/modelplane/modelplane/internal/kube/cause"
 )
 
 // What database.py says, in its own words.
@@ -152,7 +154,7 @@ func ofContainer(t *corev1.ContainerStateTerminated) string {
 	default:
 		text = fmt.Sprintf("the container exited with code %d", t.ExitCode)
 	}
-	message := strings.TrimSpace(t.Message)
+	message := strings.TrimSpace(cause.Hide(t.Message))          // an image of the user's may say anything
 	for _, end := range []string{unchanged, maybeChanged, "."} { // they are said in other words
 		message = strings.TrimSpace(strings.TrimSuffix(message, end))
 	}

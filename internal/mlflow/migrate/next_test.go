@@ -3,6 +3,7 @@
 package migrate
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -170,6 +171,19 @@ func TestPreflightFails(t *testing.T) {
 	s.o.MLflow.Generation++
 	s.until("MigrationSucceeded")
 	s.wantJobs(pf1, pf2, mg2)
+}
+
+// TestLastWordsAreFiltered: whatever the pod of a migration says, no secret comes into a condition.
+func TestLastWordsAreFiltered(t *testing.T) {
+	s := newSim(t, "3.13.0")
+	s.preflights = []ending{{code: 15, message: "No way to postgresql://mlflow:hunter2@db/mlflow with password=swordfish. " + unchanged}}
+	out := s.until("MigrationRetrying")
+	s.wantMessage("No way to postgresql://")
+	for _, c := range out.Conditions {
+		if strings.Contains(c.Message, "hunter2") || strings.Contains(c.Message, "swordfish") {
+			t.Errorf("%s tells a secret: %s", c.Type, c.Message)
+		}
+	}
 }
 
 func TestMigrationFails(t *testing.T) {
