@@ -19,9 +19,9 @@ import (
 // kept is a report in which every promise is kept to the limit.
 func kept() *report {
 	r := &report{Services: 1000, Ratio: 2, Floor: &floorResult{Seconds: 10, Made: []float64{1, 10}}, Ready: []float64{2, 20}}
-	r.Make.Each = &perObject{Requests: 10, Writes: 8}
+	r.Make.Each = &perObject{Requests: mostRequests, Writes: 8}
 	r.Make.Seconds = 20
-	r.Touch = []touchPhase{{Field: "maxReplicas", phase: phase{Each: &perObject{Requests: 5}}}}
+	r.Touch = []touchPhase{{Field: "maxReplicas", phase: phase{Each: &perObject{Requests: mostTouchRequests}}}}
 	r.Usage.PeakRSSMiB, r.RestartUsage.PeakRSSMiB = 150, 150
 	return r
 }
