@@ -5,6 +5,7 @@ package serving
 import (
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 
@@ -116,6 +117,13 @@ func TestWorkersSurvive(t *testing.T) {
 		h.RollOut(t, names...)
 	}
 	h.Change(t, isvc, func() { isvc.Spec.Predictor.Model.Args = []string{"--verbose"} })
+	head := &appsv1.Deployment{}
+	h.follows(t, head, names[0], names[0]+" to have the argument", func() error {
+		if args := head.Spec.Template.Spec.Containers[0].Args; !slices.Contains(args, "--verbose") {
+			return fmt.Errorf("it has %q", args)
+		}
+		return nil
+	})
 	h.RollOut(t, names...)
 	h.readyService(t, "big")
 	if after := h.deployments(t, names); !cmp.Equal(before, after, cmp.AllowUnexported(lot{})) {
