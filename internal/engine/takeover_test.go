@@ -106,6 +106,7 @@ func TestWhatIsNotOursIsLeftAlone(t *testing.T) {
 			if c.Status != metav1.ConditionFalse || !strings.Contains(c.Message, tc.message) {
 				t.Errorf("the condition is %+v", c)
 			}
+			lookedAgain(t, counter)
 			testkit.NoWrites(t, counter, quietFor, "while the name is taken")
 			seen := enginetest.ConfigMap(b.NS, name)
 			if err := b.C.Get(t.Context(), client.ObjectKeyFromObject(seen), seen); err != nil {
@@ -130,6 +131,22 @@ func TestWhatIsNotOursIsLeftAlone(t *testing.T) {
 			b.WaitReady(t, name)
 		})
 	}
+}
+
+// lookedAgain waits for the one more try that may have been on its way when the
+// condition was written.
+func lookedAgain(t *testing.T, counter *testkit.Counter) {
+	t.Helper()
+	last, since := counter.Snapshot(), time.Now()
+	testkit.Eventually(t, 30*time.Second, "the last look at the name", func() error {
+		if counter.Since(last).Writes() > 0 {
+			last, since = counter.Snapshot(), time.Now()
+		}
+		if still := time.Since(since); still < time.Second {
+			return fmt.Errorf("the last write was %s ago", still)
+		}
+		return nil
+	})
 }
 
 // TestTheWayIsFreeAgain: whatever ends the claim of somebody else wakes the owner.
