@@ -134,11 +134,11 @@ func TestWhatIsNotOursIsLeftAlone(t *testing.T) {
 }
 
 // lookedAgain waits for the one more try that may have been on its way when the
-// condition was written.
+// condition was written, say because the end of a child was seen after that of its namespace.
 func lookedAgain(t *testing.T, counter *testkit.Counter) {
 	t.Helper()
 	last, since := counter.Snapshot(), time.Now()
-	testkit.Eventually(t, 30*time.Second, "the last look at the name", func() error {
+	testkit.Eventually(t, 30*time.Second, "the last look", func() error {
 		if counter.Since(last).Writes() > 0 {
 			last, since = counter.Snapshot(), time.Now()
 		}
@@ -178,6 +178,7 @@ func TestANamespaceThatGoesAndComesBack(t *testing.T) {
 	far := b.NS + "-far"
 	b.Create(t, b.Sample("one", sample.SampleSpec{Far: far}))
 	b.WaitReason(t, "one", "Ready", "NamespaceMissing")
+	lookedAgain(t, counter)
 	testkit.NoWrites(t, counter, quietFor, "while the namespace is missing")
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: far, Finalizers: []string{"test.modelplane.dev/stays"}}}
 	b.Create(t, ns)
@@ -190,6 +191,7 @@ func TestANamespaceThatGoesAndComesBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.WaitReason(t, "one", "Ready", "NamespaceTerminating")
+	lookedAgain(t, counter)
 	testkit.NoWrites(t, counter, quietFor, "while the namespace goes")
 	testkit.Eventually(t, 30*time.Second, "the namespace to go", func() error {
 		if err := b.C.Get(t.Context(), client.ObjectKeyFromObject(ns), ns); err != nil {

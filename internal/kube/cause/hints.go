@@ -69,11 +69,11 @@ var crashes = []hint{
 // say much else about such a file.
 var invalid = []hint{
 	{any: []string{"invalid_protobuf", "protobuf parsing failed", "no valid onnx file", "modelproto does not have a graph"},
-		next: "The model is no valid ONNX file; check what the storage address points to, and export the model again."},
+		why: "no valid ONNX file"},
 	{any: []string{"unpicklingerror", "invalid load key", "pickle data was truncated"},
-		next: "The model is no valid pickle file; check what the storage address points to, and export the model again."},
+		why: "no valid pickle file"},
 	{any: []string{"invalidheaderdeserialization", "headertoolarge", "safetensorerror"},
-		next: "The model is no valid safetensors file; check what the storage address points to, and export the model again."},
+		why: "no valid safetensors file"},
 }
 
 // advice is how a program ends that says itself what to do.
@@ -87,10 +87,15 @@ func crashStep(container, said string) string {
 	if advises(said) {
 		return log
 	}
-	for _, hints := range [][]hint{invalid, crashes} {
-		if h, ok := match(hints, said); ok {
-			return h.next + " " + log
+	if h, ok := match(invalid, said); ok {
+		const next = "heck what the storage address points to, and export the model again. "
+		if strings.Contains(strings.ToLower(said), strings.ToLower(h.why)) {
+			return "C" + next + log
 		}
+		return "The model is " + h.why + "; c" + next + log
+	}
+	if h, ok := match(crashes, said); ok {
+		return h.next + " " + log
 	}
 	return log
 }

@@ -83,8 +83,8 @@ func (j Judge) Latest(cs *kube.Conditions, components ...*resolve.Component) {
 }
 
 // latest judges the newest pods of one Deployment; nothing where they have taken over, or where it does not answer, which
-// the component's own condition tells. Ready does not wait for a canary, so its pods count either way. The generation is in the message, because the one in the status may be that of the
-// old pods.
+// the component's own condition tells. Ready does not wait for a canary, so its pods count either way. The generation is
+// in the message, because the one in the status may be that of the old pods.
 func (j Judge) latest(c *resolve.Component, name string) kube.Condition {
 	d := j.Seen.Deployments[name]
 	if c.Canary == "" && (d == nil || !kube.Answers(d)) {
