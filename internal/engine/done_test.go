@@ -64,7 +64,7 @@ func reasonOf(s *sample.Sample) string {
 func TestRequestsAreTakenOffBeforeTheAnswer(t *testing.T) {
 	b := enginetest.New(t)
 	counter := testkit.NewCounter()
-	enginetest.Manage(t, counter.Wrap(b.Manager), obedientController())
+	b.Manage(t, counter.Wrap(b.Manager), obedientController())
 	s := b.Sample("one", sample.SampleSpec{})
 	b.Create(t, s)
 	b.WaitReady(t, "one")
@@ -120,7 +120,7 @@ func watchSamples(t *testing.T, b *enginetest.Bench) watch.Interface {
 // an earlier generation.
 func TestConditionsKeepTheirOwnGeneration(t *testing.T) {
 	b := enginetest.New(t)
-	enginetest.Manage(t, b.Manager, obedientController())
+	b.Manage(t, b.Manager, obedientController())
 	s := b.Sample("one", sample.SampleSpec{})
 	b.Create(t, s)
 	b.WaitReady(t, "one")
@@ -164,7 +164,7 @@ func (k keeper) Plan(s *sample.Sample, seen sample.Seen) engine.Plan {
 func TestKeptChildrenAreLeftAsTheyAre(t *testing.T) {
 	b := enginetest.New(t)
 	counter := testkit.NewCounter()
-	enginetest.Manage(t, counter.Wrap(b.Manager), engine.For[*sample.Sample, sample.Seen](keeper{}, sample.Controller().Spec()))
+	b.Manage(t, counter.Wrap(b.Manager), engine.For[*sample.Sample, sample.Seen](keeper{}, sample.Controller().Spec()))
 	s := b.Sample("one", sample.SampleSpec{Message: "first"})
 	never := b.Sample("never", sample.SampleSpec{Message: "keep"})
 	b.Create(t, s, never)

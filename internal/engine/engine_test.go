@@ -33,7 +33,7 @@ const quietFor = 3 * time.Second
 func TestConvergeThenSilence(t *testing.T) {
 	b := enginetest.New(t)
 	counter := testkit.NewCounter()
-	stop := enginetest.Manage(t, counter.Wrap(b.Manager))
+	stop := b.Manage(t, counter.Wrap(b.Manager))
 	b.Create(t, b.Sample("one", sample.SampleSpec{Message: "hi", Replicas: 2}))
 	b.WaitReady(t, "one")
 	if got := counter.Writes(); got > 5 { // three children, status, event
@@ -43,7 +43,7 @@ func TestConvergeThenSilence(t *testing.T) {
 
 	stop()
 	restarted := testkit.NewCounter()
-	enginetest.Manage(t, restarted.Wrap(b.Manager))
+	b.Manage(t, restarted.Wrap(b.Manager))
 	testkit.Eventually(t, 30*time.Second, "the restarted manager to watch", func() error {
 		if restarted.Snapshot().Of("watch", "apps/deployments") == 0 {
 			return errors.New("no watch yet")
@@ -66,7 +66,7 @@ func TestConvergeThenSilence(t *testing.T) {
 func TestStatusSpeaksOfWhatWasWritten(t *testing.T) {
 	b := enginetest.New(t)
 	counter := testkit.NewCounter()
-	enginetest.Manage(t, counter.Wrap(b.Manager))
+	b.Manage(t, counter.Wrap(b.Manager))
 	s := b.Sample("one", sample.SampleSpec{Message: "hi", Replicas: 2, WaitForPods: true})
 	b.Create(t, s)
 	b.WaitReason(t, "one", "Ready", "Progressing")
@@ -103,7 +103,7 @@ func TestStatusSpeaksOfWhatWasWritten(t *testing.T) {
 func TestRepair(t *testing.T) {
 	b := enginetest.New(t)
 	counter := testkit.NewCounter()
-	enginetest.Manage(t, counter.Wrap(b.Manager))
+	b.Manage(t, counter.Wrap(b.Manager))
 	b.Create(t, b.Sample("one", sample.SampleSpec{Message: "hi", Replicas: 2}))
 	b.WaitReady(t, "one")
 
@@ -167,7 +167,7 @@ func TestRepair(t *testing.T) {
 
 func TestPrune(t *testing.T) {
 	b := enginetest.New(t)
-	stop := enginetest.Manage(t, b.Manager)
+	stop := b.Manage(t, b.Manager)
 	b.Create(t, b.Sample("one", sample.SampleSpec{Extra: "ConfigMap"}))
 	b.WaitReady(t, "one")
 	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: b.NS, Name: "one"}}
@@ -182,7 +182,7 @@ func TestPrune(t *testing.T) {
 	// The kind of a child changes while nobody runs.
 	stop()
 	b.Change(t, s, func() { s.Spec.Extra = "Secret" })
-	enginetest.Manage(t, b.Manager)
+	b.Manage(t, b.Manager)
 	b.WaitGone(t, enginetest.ConfigMap(b.NS, "one-extra"))
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: b.NS, Name: "one-extra"}}
 	testkit.Eventually(t, 30*time.Second, "the Secret", func() error {
@@ -193,7 +193,7 @@ func TestPrune(t *testing.T) {
 func TestWaitingIsWoken(t *testing.T) {
 	b := enginetest.New(t)
 	counter := testkit.NewCounter()
-	enginetest.Manage(t, counter.Wrap(b.Manager))
+	b.Manage(t, counter.Wrap(b.Manager))
 	b.Create(t, b.Sample("one", sample.SampleSpec{From: "later", SecretFrom: "hidden"}))
 	c := b.WaitReason(t, "one", "Ready", "ConfigMapMissing")
 	if !strings.HasSuffix(c.Message, "Create it.") {
@@ -229,7 +229,7 @@ func TestWaitingIsWoken(t *testing.T) {
 func TestMustChangeIsNotRetried(t *testing.T) {
 	b := enginetest.New(t)
 	counter := testkit.NewCounter()
-	enginetest.Manage(t, counter.Wrap(b.Manager))
+	b.Manage(t, counter.Wrap(b.Manager))
 	b.Create(t, b.Sample("one", sample.SampleSpec{Message: "forbidden"}))
 	b.WaitReason(t, "one", "Ready", "MessageRefused")
 	testkit.NoWrites(t, counter, quietFor, "until somebody acts")
@@ -244,7 +244,7 @@ func TestMustChangeIsNotRetried(t *testing.T) {
 func TestOptionalAPI(t *testing.T) {
 	b := enginetest.New(t)
 	b.Remove(t, testkit.GatewayAPI)
-	enginetest.Manage(t, b.Manager)
+	b.Manage(t, b.Manager)
 	b.Create(t, b.Sample("one", sample.SampleSpec{Route: true}))
 	c := b.WaitReason(t, "one", "Ready", "APIMissing")
 	if !strings.Contains(c.Message, "gateway.networking.k8s.io/v1") {
@@ -266,7 +266,7 @@ func TestOptionalAPI(t *testing.T) {
 func TestFarAndKeptChildren(t *testing.T) {
 	b := enginetest.New(t)
 	far := b.Namespace(t)
-	enginetest.Manage(t, b.Manager)
+	b.Manage(t, b.Manager)
 	s := b.Sample("one", sample.SampleSpec{Far: far, Keep: true})
 	s.Finalizers = []string{"sample.example.com/old"}
 	b.Create(t, s)
@@ -291,7 +291,7 @@ func TestFarAndKeptChildren(t *testing.T) {
 
 func TestReplaceImmutable(t *testing.T) {
 	b := enginetest.New(t)
-	enginetest.Manage(t, b.Manager)
+	b.Manage(t, b.Manager)
 	b.Create(t, b.Sample("one", sample.SampleSpec{Job: "first"}))
 	b.WaitReady(t, "one")
 	s := b.Sample("one", sample.SampleSpec{})
@@ -314,7 +314,7 @@ func TestReplaceImmutable(t *testing.T) {
 
 func TestRefusedChildIsShown(t *testing.T) {
 	b := enginetest.New(t)
-	enginetest.Manage(t, b.Manager)
+	b.Manage(t, b.Manager)
 	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: b.NS, Name: "none"}}
 	b.Create(t, quota)
 	b.Create(t, b.Sample("one", sample.SampleSpec{}))

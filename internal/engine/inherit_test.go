@@ -70,7 +70,7 @@ func TestFieldsOfAnEarlierControllerAreInherited(t *testing.T) {
 	}
 
 	counter := testkit.NewCounter()
-	enginetest.Manage(t, counter.Wrap(b.Manager), heirController())
+	b.Manage(t, counter.Wrap(b.Manager), heirController())
 	b.WaitReady(t, "one")
 	d := enginetest.Deployment(b.NS, "one")
 	managers := func() []string {
@@ -130,7 +130,7 @@ func TestFieldsThatAnEarlierControllerAppliedAreInherited(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	enginetest.Manage(t, b.Manager, heirController())
+	b.Manage(t, b.Manager, heirController())
 	b.WaitReady(t, "one")
 	d := enginetest.Deployment(b.NS, "one")
 	if err := b.C.Get(t.Context(), client.ObjectKeyFromObject(d), d); err != nil {
@@ -166,7 +166,7 @@ func TestRetainedChildHasNoOwner(t *testing.T) {
 		t.Fatal(err)
 	}
 	counter := testkit.NewCounter()
-	enginetest.Manage(t, counter.Wrap(b.Manager), heirController())
+	b.Manage(t, counter.Wrap(b.Manager), heirController())
 	b.WaitReady(t, "one")
 	untied := func() {
 		t.Helper()

@@ -72,7 +72,7 @@ func waitScaled(t *testing.T, b *enginetest.Bench, name, message string, want in
 func TestInitialFields(t *testing.T) {
 	b := enginetest.New(t)
 	counter := testkit.NewCounter()
-	enginetest.Manage(t, counter.Wrap(b.Manager), scaledController())
+	b.Manage(t, counter.Wrap(b.Manager), scaledController())
 	s := b.Sample("one", sample.SampleSpec{Message: "first", Replicas: 3})
 	b.Create(t, s)
 	b.WaitReady(t, "one")
@@ -125,7 +125,7 @@ func TestInitialFieldsOfAdopted(t *testing.T) {
 			b.Create(t, d)
 		}
 	}
-	enginetest.Manage(t, b.Manager, scaledController())
+	b.Manage(t, b.Manager, scaledController())
 	waitScaled(t, b, "one", "first", 5)
 	b.Change(t, s, func() { s.Spec.Message = "second" })
 	waitScaled(t, b, "one", "second", 5)

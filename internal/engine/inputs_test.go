@@ -76,7 +76,7 @@ func TestSelectedInputsWakeOnlyThoseConcerned(t *testing.T) {
 
 func countPods(t *testing.T, kind *podCounter) {
 	b := enginetest.New(t)
-	enginetest.Manage(t, b.Config(), kind.controller(t))
+	b.Manage(t, b.Config(), kind.controller(t))
 	b.Create(t, b.Sample("one", sample.SampleSpec{}))
 	b.WaitReady(t, "one")
 	counted := func(want string) {

@@ -81,7 +81,7 @@ func (l *lossy) resume() {
 func TestAChildThatWasDeletedUnseen(t *testing.T) {
 	b := enginetest.New(t)
 	net := &lossy{}
-	enginetest.Manage(t, net.wrap(b.Manager))
+	b.Manage(t, net.wrap(b.Manager))
 	b.Create(t, b.Sample("first", sample.SampleSpec{}))
 	b.WaitReady(t, "first")
 	net.interrupt()
@@ -115,7 +115,7 @@ func TestEveryObjectIsLookedAtAgain(t *testing.T) {
 	counter, looks := testkit.NewCounter(), &atomic.Int32{}
 	pace := hasty
 	pace.LookAgain = time.Second
-	enginetest.ManageAt(t, counter.Wrap(b.Manager), pace,
+	b.ManageAt(t, counter.Wrap(b.Manager), pace,
 		engine.For[*sample.Sample, sample.Seen](watchful{looks: looks}, sample.Controller().Spec()))
 	b.Create(t, b.Sample("one", sample.SampleSpec{Message: "hi"}), b.Sample("two", sample.SampleSpec{Message: "forbidden"}))
 	b.WaitReady(t, "one")

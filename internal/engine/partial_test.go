@@ -113,7 +113,7 @@ func TestChildrenAndInputsKeptInPart(t *testing.T) {
 	b := enginetest.New(t)
 	kind := &frugal{}
 	counter := testkit.NewCounter()
-	stop := enginetest.Manage(t, counter.Wrap(b.Config()), frugalController(kind))
+	stop := b.Manage(t, counter.Wrap(b.Config()), frugalController(kind))
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: b.NS, Name: "pod", Annotations: map[string]string{"a": "b"}},
 		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "x"}}},
@@ -190,7 +190,7 @@ func TestChildrenAndInputsKeptInPart(t *testing.T) {
 
 	stop()
 	restarted := testkit.NewCounter()
-	enginetest.Manage(t, restarted.Wrap(b.Config()), frugalController(kind))
+	b.Manage(t, restarted.Wrap(b.Config()), frugalController(kind))
 	before := kind.looks.Load()
 	testkit.Eventually(t, 30*time.Second, "the restarted manager to look", func() error {
 		if kind.looks.Load() == before {

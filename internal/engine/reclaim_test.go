@@ -32,7 +32,7 @@ func TestAnEditedListKeyIsSetBack(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := enginetest.New(t)
 			counter := testkit.NewCounter()
-			enginetest.Manage(t, counter.Wrap(b.Manager))
+			b.Manage(t, counter.Wrap(b.Manager))
 			b.Create(t, b.Sample("one", sample.SampleSpec{}))
 			b.WaitReady(t, "one")
 			svc := &corev1.Service{}

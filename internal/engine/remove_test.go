@@ -35,7 +35,7 @@ func TestPlanRemovesTheObject(t *testing.T) {
 	spec.DeletesSelf = true
 	dependents := engine.For[*sample.Sample, sample.Seen](dependent{}, spec)
 	counter := testkit.NewCounter()
-	enginetest.Manage(t, counter.Wrap(b.Config()), dependents)
+	b.Manage(t, counter.Wrap(b.Config()), dependents)
 	parent := enginetest.ConfigMap(b.NS, "parent")
 	held := b.Sample("held", sample.SampleSpec{From: "parent"})
 	held.Finalizers = []string{"example.com/somebody"}
@@ -91,7 +91,7 @@ func TestRemoveIsGrantedWhereSaid(t *testing.T) {
 // TestRemoveWithoutPermission says so on the object.
 func TestRemoveWithoutPermission(t *testing.T) {
 	b := enginetest.New(t)
-	enginetest.Manage(t, b.Manager, engine.For[*sample.Sample, sample.Seen](dependent{}, sample.Controller().Spec()))
+	b.Manage(t, b.Manager, engine.For[*sample.Sample, sample.Seen](dependent{}, sample.Controller().Spec()))
 	s := b.Sample("one", sample.SampleSpec{From: "nothing"})
 	b.Create(t, s)
 	b.WaitReason(t, "one", "Ready", "Forbidden")

@@ -26,7 +26,7 @@ import (
 func TestStalled(t *testing.T) {
 	b := enginetest.New(t)
 	faults := testkit.NewFaults(1).Add(testkit.Rule{Fault: testkit.InternalError, Verbs: []string{"apply"}, Targets: []string{"apps/deployments"}, Probability: 1})
-	enginetest.Manage(t, faults.Wrap(b.Manager))
+	b.Manage(t, faults.Wrap(b.Manager))
 	b.Create(t, b.Sample("one", sample.SampleSpec{}))
 	c := b.WaitReason(t, "one", engine.Stalled, "APIServerFailed")
 	if c.Status != metav1.ConditionTrue || !strings.Contains(c.Message, "Deployment") {
@@ -50,7 +50,7 @@ func TestStalled(t *testing.T) {
 // object goes through all that can happen to it.
 func TestConditionsDoNotLie(t *testing.T) {
 	b := enginetest.New(t)
-	enginetest.Manage(t, b.Manager)
+	b.Manage(t, b.Manager)
 	w := b.WatchConditions(t, sample.GroupVersion.WithKind("Sample"), b.NS)
 	b.Create(t, b.Sample("one", sample.SampleSpec{From: "later"}))
 	b.WaitReason(t, "one", "Ready", "ConfigMapMissing")
@@ -71,7 +71,7 @@ func TestConditionsDoNotLie(t *testing.T) {
 // not stay.
 func TestForeignStatusIsPutRight(t *testing.T) {
 	b := enginetest.New(t)
-	enginetest.Manage(t, b.Manager)
+	b.Manage(t, b.Manager)
 	s := b.Sample("one", sample.SampleSpec{})
 	b.Create(t, s)
 	b.WaitReady(t, "one")
@@ -109,7 +109,7 @@ func TestQuota(t *testing.T) {
 		}
 		return nil
 	})
-	enginetest.Manage(t, b.Manager)
+	b.Manage(t, b.Manager)
 	b.Create(t, b.Sample("one", sample.SampleSpec{}))
 	c := b.WaitReason(t, "one", "Ready", "QuotaExceeded")
 	if !strings.Contains(c.Message, "tiny") || !strings.Contains(c.Message, "Raise the quota") {
@@ -124,7 +124,7 @@ func TestQuota(t *testing.T) {
 // TestNoFinalizerWithoutNeed: an object that leaves nothing behind is not held up.
 func TestNoFinalizerWithoutNeed(t *testing.T) {
 	b := enginetest.New(t)
-	enginetest.Manage(t, b.Manager)
+	b.Manage(t, b.Manager)
 	s := b.Sample("one", sample.SampleSpec{})
 	b.Create(t, s)
 	b.WaitReady(t, "one")

@@ -88,7 +88,7 @@ func over(t *testing.T, b *enginetest.Bench, names []string) {
 func TestARivalIsToldOfAndNotFought(t *testing.T) {
 	b := enginetest.New(t)
 	counter := testkit.NewCounter()
-	enginetest.ManageAt(t, counter.Wrap(b.Manager), hasty, sample.Controller())
+	b.ManageAt(t, counter.Wrap(b.Manager), hasty, sample.Controller())
 	var names []string
 	for i := range 4 {
 		names = append(names, fmt.Sprintf("s%d", i))
@@ -158,7 +158,7 @@ func TestARivalThatTakesTheChildAway(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := enginetest.New(t)
 			counter := testkit.NewCounter()
-			enginetest.ManageAt(t, counter.Wrap(b.Manager), hasty, sample.Controller())
+			b.ManageAt(t, counter.Wrap(b.Manager), hasty, sample.Controller())
 			b.Create(t, b.Sample("one", sample.SampleSpec{}))
 			b.WaitReady(t, "one")
 			before, since := counter.Snapshot(), time.Now()
@@ -191,7 +191,7 @@ func TestARivalThatTakesTheChildAway(t *testing.T) {
 func TestARivalInTheStatus(t *testing.T) {
 	b := enginetest.New(t)
 	counter := testkit.NewCounter()
-	enginetest.ManageAt(t, counter.Wrap(b.Manager), hasty, sample.Controller())
+	b.ManageAt(t, counter.Wrap(b.Manager), hasty, sample.Controller())
 	b.Create(t, b.Sample("one", sample.SampleSpec{}))
 	b.WaitReady(t, "one")
 	before, since := counter.Snapshot(), time.Now()

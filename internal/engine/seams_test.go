@@ -73,7 +73,7 @@ func (p planned) message(t *testing.T, b *enginetest.Bench, name, want string) {
 func TestChildrenThatAreOnlyCreated(t *testing.T) {
 	b := enginetest.New(t)
 	counter := testkit.NewCounter()
-	enginetest.Manage(t, counter.Wrap(b.Manager), plannedController(nil, func(s *sample.Sample, _ engine.Answer) engine.Plan {
+	b.Manage(t, counter.Wrap(b.Manager), plannedController(nil, func(s *sample.Sample, _ engine.Answer) engine.Plan {
 		if s.Spec.Headless {
 			return engine.Plan{}
 		}
@@ -104,7 +104,7 @@ func TestChildrenThatAUserKeeps(t *testing.T) {
 	const key = "opendatahub.io/managed"
 	b := enginetest.New(t)
 	counter := testkit.NewCounter()
-	enginetest.Manage(t, counter.Wrap(b.Manager), plannedController(func(s *engine.Spec) { s.OptOut = key },
+	b.Manage(t, counter.Wrap(b.Manager), plannedController(func(s *engine.Spec) { s.OptOut = key },
 		func(s *sample.Sample, _ engine.Answer) engine.Plan {
 			return engine.Plan{Children: []engine.Child{{Object: mapOf(s, "kept")}}}
 		}))
@@ -127,7 +127,7 @@ func TestChildrenOfAnotherOwner(t *testing.T) {
 	b.Create(t, other)
 	ref := metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: other.Name, UID: other.UID}
 	counter := testkit.NewCounter()
-	enginetest.Manage(t, counter.Wrap(b.Manager), plannedController(nil, func(s *sample.Sample, _ engine.Answer) engine.Plan {
+	b.Manage(t, counter.Wrap(b.Manager), plannedController(nil, func(s *sample.Sample, _ engine.Answer) engine.Plan {
 		if s.Spec.Headless {
 			return engine.Plan{}
 		}
@@ -150,7 +150,7 @@ func TestChildrenOfAnotherOwner(t *testing.T) {
 
 func TestLastOneRemovesWhatIsShared(t *testing.T) {
 	b := enginetest.New(t)
-	stop := enginetest.Manage(t, b.Manager, bundledController())
+	stop := b.Manage(t, b.Manager, bundledController())
 	one, two := b.Sample("one", sample.SampleSpec{Message: "x"}), b.Sample("two", sample.SampleSpec{Message: "x"})
 	b.Create(t, one, two)
 	b.WaitReady(t, "one", "two")
@@ -161,7 +161,7 @@ func TestLastOneRemovesWhatIsShared(t *testing.T) {
 	b.Delete(t, two) // while nobody looks
 	three := b.Sample("three", sample.SampleSpec{Message: "x"})
 	b.Create(t, three)
-	stop = enginetest.Manage(t, b.Manager, bundledController())
+	stop = b.Manage(t, b.Manager, bundledController())
 	b.WaitReady(t, "three")
 	waitBundle(t, b, "x")
 	stop()
@@ -169,7 +169,7 @@ func TestLastOneRemovesWhatIsShared(t *testing.T) {
 	four := b.Sample("four", sample.SampleSpec{Message: "x"})
 	four.Namespace = b.Namespace(t)
 	b.Create(t, four) // the first look after the restart is at an object elsewhere
-	enginetest.Manage(t, b.Manager, bundledController())
+	b.Manage(t, b.Manager, bundledController())
 	b.Gone(t, &corev1.ConfigMap{}, "bundle")
 }
 
@@ -191,7 +191,7 @@ func TestLastOneOfTheWatchedNamespaces(t *testing.T) {
 
 func TestUndeclaredKindIsRefused(t *testing.T) {
 	b := enginetest.New(t)
-	enginetest.Manage(t, b.Manager, plannedController(nil, func(s *sample.Sample, _ engine.Answer) engine.Plan {
+	b.Manage(t, b.Manager, plannedController(nil, func(s *sample.Sample, _ engine.Answer) engine.Plan {
 		return engine.Plan{Children: []engine.Child{{Object: &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: s.Name}}}}}
 	}))
 	b.Create(t, b.Sample("one", sample.SampleSpec{}))
@@ -212,7 +212,7 @@ func TestUndeclaredKindIsRefused(t *testing.T) {
 func TestCallsToOtherSystems(t *testing.T) {
 	b := enginetest.New(t)
 	var calls atomic.Int32
-	enginetest.Manage(t, b.Manager, plannedController(func(s *engine.Spec) {
+	b.Manage(t, b.Manager, plannedController(func(s *engine.Spec) {
 		s.Executor = func(_ context.Context, who types.NamespacedName, c engine.Call) (any, error) {
 			if calls.Add(1) < 3 {
 				return nil, errors.New("nobody there")
@@ -248,7 +248,7 @@ func TestSourcesWakeByKey(t *testing.T) {
 	var weather atomic.Value
 	weather.Store("rain")
 	outside := make(chan types.NamespacedName)
-	enginetest.Manage(t, b.Manager, plannedController(func(s *engine.Spec) {
+	b.Manage(t, b.Manager, plannedController(func(s *engine.Spec) {
 		s.Sources = []engine.EventSource{func(ctx context.Context, wake func(types.NamespacedName)) error {
 			for {
 				select {
@@ -287,7 +287,7 @@ func TestTheVeryObject(t *testing.T) {
 		}
 	}
 	counter := testkit.NewCounter()
-	enginetest.Manage(t, counter.Wrap(b.Manager), plannedController(nil, func(s *sample.Sample, _ engine.Answer) engine.Plan {
+	b.Manage(t, counter.Wrap(b.Manager), plannedController(nil, func(s *sample.Sample, _ engine.Answer) engine.Plan {
 		child := func(name string) *corev1.ConfigMap {
 			cm := mapOf(s, name)
 			cm.UID = uids[name]
@@ -345,7 +345,7 @@ func TestObjectsWithoutAStatus(t *testing.T) {
 	b := enginetest.New(t)
 	elsewhere := b.Namespace(t)
 	counter := testkit.NewCounter()
-	enginetest.Manage(t, counter.Wrap(b.Config()), engine.For[*corev1.Namespace, struct{}](marker{}, engine.Spec{
+	b.Manage(t, counter.Wrap(b.Config()), engine.For[*corev1.Namespace, struct{}](marker{}, engine.Spec{
 		Name: "marker", NoStatus: true, Select: labels.SelectorFromSet(labels.Set{"marked": b.NS}),
 		Children: []engine.ChildKind{{Object: &corev1.ConfigMap{}}},
 	}))

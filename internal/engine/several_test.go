@@ -73,7 +73,7 @@ func TestTwoControllersOfOneKind(t *testing.T) {
 	b := enginetest.New(t)
 	far := b.Namespace(t)
 	counter := testkit.NewCounter()
-	stop := enginetest.Manage(t, counter.Wrap(b.Config()), sample.Controller(), noterController(noterSpec()))
+	stop := b.Manage(t, counter.Wrap(b.Config()), sample.Controller(), noterController(noterSpec()))
 	s := b.Sample("one", sample.SampleSpec{Message: "hi", Extra: "ConfigMap"})
 	b.Create(t, s)
 	b.WaitReady(t, "one")
@@ -118,7 +118,7 @@ func TestTwoControllersOfOneKind(t *testing.T) {
 	b.WaitReady(t, "one")
 	stop()
 	restarted := testkit.NewCounter()
-	enginetest.Manage(t, restarted.Wrap(b.Config()), sample.Controller(), noterController(noterSpec()))
+	b.Manage(t, restarted.Wrap(b.Config()), sample.Controller(), noterController(noterSpec()))
 	watching(t, restarted)
 	testkit.NoWrites(t, restarted, quietFor, "after a restart")
 	if err := b.C.Delete(t.Context(), s); err != nil {
@@ -169,12 +169,12 @@ func (rival) Plan(s *sample.Sample, _ int) engine.Plan {
 
 func TestTwoControllersOneChild(t *testing.T) {
 	b := enginetest.New(t)
-	stop := enginetest.Manage(t, b.Manager)
+	stop := b.Manage(t, b.Manager)
 	b.Create(t, b.Sample("one", sample.SampleSpec{Message: "hi"}))
 	b.WaitReady(t, "one")
 	stop()
 	counter := testkit.NewCounter()
-	enginetest.Manage(t, counter.Wrap(b.Config()), sample.Controller(), engine.For[*sample.Sample, int](rival{}, noterSpec()))
+	b.Manage(t, counter.Wrap(b.Config()), sample.Controller(), engine.For[*sample.Sample, int](rival{}, noterSpec()))
 	c := b.WaitReason(t, "one", noted, "OwnedByAnother")
 	if !strings.Contains(c.Message, "the controller sample") {
 		t.Errorf("it must say who: %q", c.Message)
@@ -193,7 +193,7 @@ func TestPrimaryRemovedAndInstalledAgain(t *testing.T) {
 	counter := testkit.NewCounter()
 	second := noterSpec()
 	second.Inputs = []engine.Input{{Object: &sample.Sample{}, Optional: true}}
-	enginetest.Manage(t, counter.Wrap(b.Config()), sample.Controller(), noterController(second))
+	b.Manage(t, counter.Wrap(b.Config()), sample.Controller(), noterController(second))
 	b.Create(t, b.Sample("one", sample.SampleSpec{}))
 	b.WaitReady(t, "one")
 	for range 2 {
@@ -228,7 +228,7 @@ func TestInformersAreCounted(t *testing.T) {
 	first.Inputs = append(first.Inputs, engine.Input{Object: route, Optional: true})
 	second := noterSpec()
 	second.Inputs = []engine.Input{{Object: route}}
-	enginetest.Manage(t, b.Config(), engine.For[*sample.Sample, sample.Seen](sample.Kind{}, first), noterController(second))
+	b.Manage(t, b.Config(), engine.For[*sample.Sample, sample.Seen](sample.Kind{}, first), noterController(second))
 	b.Create(t, b.Sample("one", sample.SampleSpec{Route: true}))
 	b.WaitReady(t, "one")
 	routes := func(want string) {

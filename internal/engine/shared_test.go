@@ -49,7 +49,7 @@ func waitBundle(t *testing.T, b *enginetest.Bench, want string) {
 func TestSharedChild(t *testing.T) {
 	b := enginetest.New(t)
 	counter := testkit.NewCounter()
-	stop := enginetest.Manage(t, counter.Wrap(b.Manager), bundledController())
+	stop := b.Manage(t, counter.Wrap(b.Manager), bundledController())
 	const owners = 20
 	for i := range owners {
 		b.Create(t, b.Sample(fmt.Sprintf("o%d", i), sample.SampleSpec{Message: "x"}))
@@ -96,7 +96,7 @@ func TestSharedChild(t *testing.T) {
 
 	stop()
 	restarted := testkit.NewCounter()
-	enginetest.Manage(t, restarted.Wrap(b.Manager), bundledController())
+	b.Manage(t, restarted.Wrap(b.Manager), bundledController())
 	testkit.Eventually(t, 30*time.Second, "the restarted manager to watch", func() error {
 		if restarted.Snapshot().Of("watch", "configmaps") == 0 {
 			return fmt.Errorf("no watch yet")
@@ -119,7 +119,7 @@ func TestSharedChild(t *testing.T) {
 func TestSharedChildInDispute(t *testing.T) {
 	b := enginetest.New(t)
 	counter := testkit.NewCounter()
-	enginetest.Manage(t, counter.Wrap(b.Manager), bundledController())
+	b.Manage(t, counter.Wrap(b.Manager), bundledController())
 	b.Create(t, b.Sample("a", sample.SampleSpec{Message: "x"}))
 	b.WaitReady(t, "a")
 	b.Create(t, b.Sample("b", sample.SampleSpec{Message: "y"}))
@@ -147,7 +147,7 @@ func TestSharedChildOfAnother(t *testing.T) {
 	cm.Labels = map[string]string{engine.LabelOwner: "somebody"}
 	cm.Annotations = map[string]string{engine.AnnotationOwner: "Other.example.com/ns/boss"}
 	b.Create(t, cm)
-	enginetest.Manage(t, b.Manager, bundledController())
+	b.Manage(t, b.Manager, bundledController())
 	b.Create(t, b.Sample("a", sample.SampleSpec{Message: "x"}))
 	b.WaitReason(t, "a", "Ready", "OwnedByAnother")
 	if err := b.C.Delete(t.Context(), cm); err != nil {

@@ -94,7 +94,7 @@ func TestWhatIsNotOursIsLeftAlone(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			counter := testkit.NewCounter()
-			stop := enginetest.Manage(t, counter.Wrap(b.Manager))
+			stop := b.Manage(t, counter.Wrap(b.Manager))
 			defer stop()
 			theirs := enginetest.ConfigMap(b.NS, name)
 			theirs.Data = map[string]string{"message": "theirs"}
@@ -154,7 +154,7 @@ func TestTheWayIsFreeAgain(t *testing.T) {
 	b := enginetest.New(t)
 	boss := enginetest.ConfigMap(b.NS, "boss")
 	b.Create(t, boss)
-	enginetest.Manage(t, b.Manager)
+	b.Manage(t, b.Manager)
 	cm := enginetest.ConfigMap(b.NS, "one")
 	cm.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(boss, corev1.SchemeGroupVersion.WithKind("ConfigMap"))}
 	s := b.Sample("one", sample.SampleSpec{Message: "hi"})
@@ -174,7 +174,7 @@ func TestTheWayIsFreeAgain(t *testing.T) {
 func TestANamespaceThatGoesAndComesBack(t *testing.T) {
 	b := enginetest.New(t)
 	counter := testkit.NewCounter()
-	enginetest.Manage(t, counter.Wrap(b.Manager))
+	b.Manage(t, counter.Wrap(b.Manager))
 	far := b.NS + "-far"
 	b.Create(t, b.Sample("one", sample.SampleSpec{Far: far}))
 	b.WaitReason(t, "one", "Ready", "NamespaceMissing")
@@ -221,7 +221,7 @@ func TestAdoption(t *testing.T) {
 	free.Data = map[string]string{"message": "old", "other": "stays"}
 	orphan.Labels = map[string]string{engine.LabelOwner: "0a1b"} // its owner was deleted without it
 	b.Create(t, free, orphan)
-	enginetest.Manage(t, b.Manager, engine.For[*sample.Sample, sample.Seen](adopting{}, sample.Controller().Spec()))
+	b.Manage(t, b.Manager, engine.For[*sample.Sample, sample.Seen](adopting{}, sample.Controller().Spec()))
 	for _, name := range []string{"free", "orphan"} {
 		b.Create(t, b.Sample(name, sample.SampleSpec{Message: "new"}))
 		b.WaitReady(t, name)
@@ -252,7 +252,7 @@ func (k upgraded) Plan(s *sample.Sample, seen sample.Seen) engine.Plan {
 // controller before us had.
 func TestWhatAnotherOperatorSetsSurvives(t *testing.T) {
 	b := enginetest.New(t)
-	stop := enginetest.Manage(t, b.Manager, heirController())
+	stop := b.Manage(t, b.Manager, heirController())
 	s := b.Sample("one", sample.SampleSpec{Message: "hi"})
 	b.Create(t, s)
 	b.WaitReady(t, "one")
@@ -282,12 +282,12 @@ func TestWhatAnotherOperatorSetsSurvives(t *testing.T) {
 	b.WaitReady(t, "one")
 	survives("a change")
 	stop()
-	stop = enginetest.Manage(t, b.Manager, heirController())
+	stop = b.Manage(t, b.Manager, heirController())
 	b.Change(t, s, func() { s.Spec.Message = "restarted" })
 	b.WaitReady(t, "one")
 	survives("a restart")
 	stop()
-	enginetest.Manage(t, b.Manager, engine.For[*sample.Sample, sample.Seen](upgraded{}, heirController().Spec()))
+	b.Manage(t, b.Manager, engine.For[*sample.Sample, sample.Seen](upgraded{}, heirController().Spec()))
 	testkit.Eventually(t, 30*time.Second, "the next release to write", func() error {
 		if err := b.C.Get(t.Context(), client.ObjectKeyFromObject(svc), svc); err != nil {
 			return err

@@ -72,7 +72,7 @@ func TestTeardown(t *testing.T) {
 	b := enginetest.New(t)
 	far := b.Namespace(t)
 	counter := testkit.NewCounter()
-	enginetest.Manage(t, counter.Wrap(b.Manager), lastlyController())
+	b.Manage(t, counter.Wrap(b.Manager), lastlyController())
 	s := b.Sample("one", sample.SampleSpec{Far: far, Keep: true})
 	b.Create(t, s)
 	b.WaitReady(t, "one")
@@ -103,7 +103,7 @@ func TestTeardown(t *testing.T) {
 // waited for.
 func TestTeardownInANamespaceThatGoes(t *testing.T) {
 	b := enginetest.New(t)
-	enginetest.Manage(t, b.Manager, lastlyController())
+	b.Manage(t, b.Manager, lastlyController())
 	s := b.Sample("one", sample.SampleSpec{})
 	b.Create(t, s)
 	b.WaitReady(t, "one")
@@ -188,7 +188,7 @@ func TestFarChildThatIsNotSeenYet(t *testing.T) {
 	g := &gate{path: "/configmaps"}
 	g.set(false)
 	g.set(true)
-	enginetest.Manage(t, g.wrap(b.Manager))
+	b.Manage(t, g.wrap(b.Manager))
 	b.Create(t, b.Sample("first", sample.SampleSpec{}))
 	b.WaitReady(t, "first")
 	g.set(false)

@@ -41,7 +41,7 @@ func TestReadinessEvents(t *testing.T) {
 	b := enginetest.New(t)
 	spec := sample.Controller().Spec()
 	spec.ReadyEvent, spec.NotReadyEvent = "SampleReady", "SampleNotReady"
-	stop := enginetest.Manage(t, b.Manager, engine.For[*sample.Sample, sample.Seen](partly{}, spec))
+	stop := b.Manage(t, b.Manager, engine.For[*sample.Sample, sample.Seen](partly{}, spec))
 	said := func(reason string, want int) []corev1.Event {
 		t.Helper()
 		var have []corev1.Event
@@ -90,7 +90,7 @@ func TestReadinessEvents(t *testing.T) {
 	}
 	said("Bad", 2)
 	stop()
-	enginetest.Manage(t, b.Manager, engine.For[*sample.Sample, sample.Seen](partly{}, spec))
+	b.Manage(t, b.Manager, engine.For[*sample.Sample, sample.Seen](partly{}, spec))
 	change("good", "Good")
 	said("SampleReady", 2) // and not once more because of the restart
 	said("SampleNotReady", 1)

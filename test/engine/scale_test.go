@@ -37,7 +37,7 @@ func TestThousandObjects(t *testing.T) {
 	}
 	b := enginetest.New(t)
 	counter := testkit.NewCounter()
-	stop := enginetest.Manage(t, counter.Wrap(b.Manager))
+	stop := b.Manage(t, counter.Wrap(b.Manager))
 	begin := time.Now()
 	createMany(t, b, objects)
 	testkit.Eventually(t, 5*time.Minute, "all objects to be ready", func() error { return allReady(b, objects) })
@@ -54,7 +54,7 @@ func TestThousandObjects(t *testing.T) {
 
 	stop()
 	restarted := testkit.NewCounter()
-	enginetest.Manage(t, restarted.Wrap(b.Manager))
+	b.Manage(t, restarted.Wrap(b.Manager))
 	waitWatching(t, restarted)
 	testkit.NoWrites(t, restarted, 10*time.Second, "after a restart")
 

@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -39,9 +40,13 @@ var Scheme = func() *runtime.Scheme {
 }()
 
 // Bench is one cluster with the sample kind and a namespace of the test's own.
-type Bench struct{ *domaintest.Bench }
+type Bench struct {
+	*domaintest.Bench
+	scope engine.Scope
+}
 
-// New prepares a Bench for a test.
+// New prepares a Bench whose managers see the whole cluster, as they do unless
+// they are told otherwise. No other test may run beside it.
 func New(t testing.TB) *Bench {
 	t.Helper()
 	cluster := testkit.Start(t)
@@ -50,9 +55,37 @@ func New(t testing.TB) *Bench {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := &Bench{domaintest.New(t, cluster, Scheme)}
+	b := &Bench{Bench: domaintest.New(t, cluster, Scheme)}
 	b.Manager = charttest.RBAC(t, cluster, b.NS, rules...)
 	return b
+}
+
+// NewParallel prepares a Bench for a test that runs beside others, at the end of
+// the package: its managers see the namespaces of the test and no others. A test
+// that changes what all share, such as a definition of a kind, or that watches
+// objects without a namespace, needs New.
+func NewParallel(t *testing.T) *Bench {
+	t.Helper()
+	t.Parallel()
+	b := New(t)
+	b.scope = engine.Scope{Namespaces: []string{b.NS}, Home: b.NS}
+	return b
+}
+
+// Namespace is one more of the test's own, which managers that are started later
+// see.
+func (b *Bench) Namespace(t testing.TB) string {
+	t.Helper()
+	ns := b.Bench.Namespace(t)
+	b.See(ns)
+	return ns
+}
+
+// See lets managers that are started later see a namespace that need not exist yet.
+func (b *Bench) See(namespace string) {
+	if len(b.scope.Namespaces) > 0 {
+		b.scope.Namespaces = append(b.scope.Namespaces, namespace)
+	}
 }
 
 // Run is a whole manager with the sample controller, until ctx ends.
@@ -68,19 +101,26 @@ func RunWith(controllers ...engine.Controller) func(context.Context, *rest.Confi
 }
 
 // Manage runs a manager for the rest of the test; stop ends it earlier.
-func Manage(t testing.TB, cfg *rest.Config, controllers ...engine.Controller) (stop func()) {
+func (b *Bench) Manage(t testing.TB, cfg *rest.Config, controllers ...engine.Controller) (stop func()) {
 	t.Helper()
 	if len(controllers) == 0 {
 		controllers = []engine.Controller{sample.Controller()}
 	}
-	return testkit.Manage(t, func(ctx context.Context) error { return RunWith(controllers...)(ctx, cfg) })
+	return b.manage(t, cfg, nil, controllers)
 }
 
 // ManageAt is Manage with an engine that works at another pace.
-func ManageAt(t testing.TB, cfg *rest.Config, pace engine.Pace, controllers ...engine.Controller) (stop func()) {
+func (b *Bench) ManageAt(t testing.TB, cfg *rest.Config, pace engine.Pace, controllers ...engine.Controller) (stop func()) {
 	t.Helper()
+	return b.manage(t, cfg, []engine.Option{engine.WithPace(pace)}, controllers)
+}
+
+func (b *Bench) manage(t testing.TB, cfg *rest.Config, options []engine.Option, controllers []engine.Controller) (stop func()) {
+	t.Helper()
+	scope := b.scope
+	scope.Namespaces = slices.Clone(scope.Namespaces)
 	return testkit.Manage(t, func(ctx context.Context) error {
-		return domaintest.RunWith(ctx, cfg, Scheme, []engine.Option{engine.WithPace(pace)}, controllers...)
+		return domaintest.RunIn(ctx, cfg, Scheme, scope, options, controllers...)
 	})
 }
 
