@@ -26,6 +26,8 @@ type World struct {
 	// Without are API groups that the cluster does not serve. All others that
 	// are optional count as served.
 	Without []string
+	// Listed, if set, is told the options of each List.
+	Listed func(opts []client.ListOption)
 
 	indexes indexes
 }
@@ -139,6 +141,9 @@ func (w *World) List(_ context.Context, list client.ObjectList, opts ...client.L
 	gvk, err := w.kindOf(list)
 	if err != nil {
 		return err
+	}
+	if w.Listed != nil {
+		w.Listed(opts)
 	}
 	o := client.ListOptions{}
 	o.ApplyOptions(opts)

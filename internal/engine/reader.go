@@ -38,7 +38,9 @@ type Reader interface {
 
 // MatchingFunc limits what a List depends on: only objects that match, before or
 // after a change, wake the one that listed. It does not filter the result. It is
-// kept until the next look, with everything that it refers to.
+// kept until the next look, with everything that it refers to: let it refer to
+// names, never to an object or to what was seen, or each object keeps a copy of its
+// world in memory. domaintest.KeepsNothing finds it out.
 type MatchingFunc func(client.Object) bool
 
 // ApplyToList makes MatchingFunc a ListOption; it leaves the request alone.

@@ -193,9 +193,10 @@ func (o *observer) readModels(ctx context.Context) error {
 		return nil
 	}
 	list := &v1alpha1.TrainedModelList{}
+	service := o.isvc.Name
 	ours := func(obj client.Object) bool {
 		tm, ok := obj.(*v1alpha1.TrainedModel)
-		return ok && tm.Spec.InferenceService == o.isvc.Name
+		return ok && tm.Spec.InferenceService == service
 	}
 	if err := o.List(ctx, list, client.InNamespace(o.isvc.Namespace), engine.MatchingFunc(ours)); err != nil {
 		return err
@@ -341,9 +342,8 @@ func (o *observer) readRivals(ctx context.Context) error {
 	if len(mine) == 0 {
 		return nil
 	}
-	others := engine.MatchingFunc(func(obj client.Object) bool {
-		return obj.GetNamespace() != o.isvc.Namespace || obj.GetName() != o.isvc.Name
-	})
+	self := client.ObjectKeyFromObject(o.isvc)
+	others := engine.MatchingFunc(func(obj client.Object) bool { return client.ObjectKeyFromObject(obj) != self })
 	queries := [][]client.ListOption{{others}}
 	if values, ok := ingress.ClashQueries(ingress.Outline(o.isvc), o.seen.Config); ok {
 		queries = nil

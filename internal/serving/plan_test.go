@@ -5,8 +5,13 @@ package serving_test
 import (
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/version"
 
+	"github.com/modelplane/modelplane/api/serving/v1alpha1"
+	"github.com/modelplane/modelplane/api/serving/v1beta1"
+	"github.com/modelplane/modelplane/internal/engine"
+	"github.com/modelplane/modelplane/internal/engine/domaintest"
 	"github.com/modelplane/modelplane/internal/serving"
 	"github.com/modelplane/modelplane/internal/serving/servingtest"
 	"github.com/modelplane/modelplane/internal/testkit"
@@ -31,4 +36,26 @@ func TestPlan(t *testing.T) {
 		room := serving.New().WithKubernetes(&cluster)
 		return servingtest.Plan(t, servingtest.Planner(t, room, room.Controllers()...), in)
 	})
+}
+
+// TestLooksKeepNothing: what the engine keeps of a look at a service, a graph or a model is names only.
+func TestLooksKeepNothing(t *testing.T) {
+	room := serving.New()
+	planner := servingtest.Planner(t, room)
+	world := &engine.World{Scheme: planner.Scheme, Objects: planner.Around}
+	meta := metav1.ObjectMeta{Namespace: "team", Name: "iris"}
+	for _, c := range room.Controllers() {
+		switch c.Object().(type) {
+		case *v1beta1.InferenceService:
+			domaintest.KeepsNothing(t, c, world, func() *v1beta1.InferenceService {
+				isvc := &v1beta1.InferenceService{ObjectMeta: meta}
+				isvc.Spec.Predictor.Model = &v1beta1.ModelSpec{ModelFormat: v1beta1.ModelFormat{Name: "sklearn"}}
+				return isvc
+			})
+		case *v1alpha1.InferenceGraph:
+			domaintest.KeepsNothing(t, c, world, func() *v1alpha1.InferenceGraph {
+				return &v1alpha1.InferenceGraph{ObjectMeta: meta, Spec: v1alpha1.InferenceGraphSpec{Nodes: map[string]v1alpha1.InferenceRouter{"root": {RouterType: "Sequence"}}}}
+			})
+		}
+	}
 }

@@ -166,7 +166,8 @@ func (o *observer) readKnative(ctx context.Context) error {
 }
 
 func (o *observer) readPods(ctx context.Context) error {
-	mine := func(obj client.Object) bool { return obj.GetLabels()[v1beta1.LabelInferenceGraph] == o.graph.Name }
+	graph := o.graph.Name
+	mine := func(obj client.Object) bool { return obj.GetLabels()[v1beta1.LabelInferenceGraph] == graph }
 	list := &corev1.PodList{}
 	if err := o.List(ctx, list, client.InNamespace(o.graph.Namespace), engine.MatchingFunc(mine)); err != nil {
 		return err

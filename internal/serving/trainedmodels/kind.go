@@ -69,9 +69,10 @@ func (trained) Observe(ctx context.Context, r engine.Reader, tm *v1alpha1.Traine
 }
 
 func readModels(ctx context.Context, r engine.Reader, tm *v1alpha1.TrainedModel, seen *Seen) error {
+	service := tm.Spec.InferenceService
 	beside := func(obj client.Object) bool {
 		other, ok := obj.(*v1alpha1.TrainedModel)
-		return ok && other.Spec.InferenceService == tm.Spec.InferenceService
+		return ok && other.Spec.InferenceService == service
 	}
 	list := &v1alpha1.TrainedModelList{}
 	if err := r.List(ctx, list, client.InNamespace(tm.Namespace), engine.MatchingFunc(beside)); err != nil {
