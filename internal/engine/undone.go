@@ -4,6 +4,7 @@ package engine
 
 import (
 	"context"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -68,7 +69,8 @@ func (r *reporter) contest(ctx context.Context, obj client.Object, live, next ma
 	}
 }
 
-// statusEditor asks once who changes the status, which the cache does not keep.
+// statusEditor asks once who changes the status, which the cache does not keep. Who
+// changes something else of the object is not meant.
 func (r *reporter) statusEditor(ctx context.Context, obj client.Object) string {
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(r.kind.GroupVersion().WithKind(r.kind.Kind + "List"))
@@ -78,7 +80,8 @@ func (r *reporter) statusEditor(ctx context.Context, obj client.Object) string {
 	}
 	name, when := "", metav1.Time{}
 	for _, m := range list.Items[0].GetManagedFields() {
-		if m.Manager != r.owner && m.Time != nil && !m.Time.Before(&when) {
+		inStatus := m.FieldsV1 != nil && strings.Contains(string(m.FieldsV1.GetRawBytes()), `"f:status"`)
+		if inStatus && m.Manager != r.owner && m.Time != nil && !m.Time.Before(&when) {
 			name, when = m.Manager, *m.Time
 		}
 	}
