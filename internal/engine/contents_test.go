@@ -79,7 +79,7 @@ func TestSlowContentBlocksNoOther(t *testing.T) {
 func TestContentsAreBounded(t *testing.T) {
 	for _, size := range []int{1, 1 << 20, contentsSize + 1} {
 		c, live := newContents(), &slowSecrets{size: size}
-		for i := range min(2*contentsKept, 64<<20/size+2) {
+		for i := range min(2*contentsKept, 2*contentsSize/size+2) {
 			if err := readSecret(t.Context(), c, live, fmt.Sprint(i)); err != nil {
 				t.Fatal(err)
 			}

@@ -5,6 +5,7 @@ package engine
 import (
 	"context"
 	"fmt"
+	"reflect"
 	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -217,6 +218,10 @@ func itemKind(list schema.GroupVersionKind) schema.GroupVersionKind {
 }
 
 func copyInto(from, into client.Object) error {
+	if reflect.TypeOf(from) == reflect.TypeOf(into) {
+		reflect.ValueOf(into).Elem().Set(reflect.ValueOf(from.DeepCopyObject()).Elem())
+		return nil
+	}
 	raw, err := runtime.DefaultUnstructuredConverter.ToUnstructured(from)
 	if err != nil {
 		return fmt.Errorf("copy %T: %w", from, err)
