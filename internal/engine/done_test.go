@@ -62,7 +62,7 @@ func reasonOf(s *sample.Sample) string {
 // TestRequestsAreTakenOffBeforeTheAnswer: no version of the object says that a
 // request was answered and still has it.
 func TestRequestsAreTakenOffBeforeTheAnswer(t *testing.T) {
-	b := enginetest.New(t)
+	b := enginetest.NewParallel(t)
 	counter := testkit.NewCounter()
 	b.Manage(t, counter.Wrap(b.Manager), obedientController())
 	s := b.Sample("one", sample.SampleSpec{})
@@ -119,7 +119,7 @@ func watchSamples(t *testing.T, b *enginetest.Bench) watch.Interface {
 // TestConditionsKeepTheirOwnGeneration: a plan may say that a condition speaks of
 // an earlier generation.
 func TestConditionsKeepTheirOwnGeneration(t *testing.T) {
-	b := enginetest.New(t)
+	b := enginetest.NewParallel(t)
 	b.Manage(t, b.Manager, obedientController())
 	s := b.Sample("one", sample.SampleSpec{})
 	b.Create(t, s)
@@ -162,7 +162,7 @@ func (k keeper) Plan(s *sample.Sample, seen sample.Seen) engine.Plan {
 }
 
 func TestKeptChildrenAreLeftAsTheyAre(t *testing.T) {
-	b := enginetest.New(t)
+	b := enginetest.NewParallel(t)
 	counter := testkit.NewCounter()
 	b.Manage(t, counter.Wrap(b.Manager), engine.For[*sample.Sample, sample.Seen](keeper{}, sample.Controller().Spec()))
 	s := b.Sample("one", sample.SampleSpec{Message: "first"})

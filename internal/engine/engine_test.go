@@ -25,10 +25,15 @@ import (
 
 func TestMain(m *testing.M) {
 	log.SetLogger(logr.Discard())
-	testkit.Main(m)
+	testkit.Main(m, testkit.Parallel(8))
 }
 
-const quietFor = 3 * time.Second
+const (
+	// quietFor is how long nothing may happen.
+	quietFor = 3 * time.Second
+	// settleFor is after which time without a sign nothing more is taken to be on its way.
+	settleFor = 2 * time.Second
+)
 
 func TestConvergeThenSilence(t *testing.T) {
 	b := enginetest.New(t)
@@ -64,7 +69,7 @@ func TestConvergeThenSilence(t *testing.T) {
 // TestStatusSpeaksOfWhatWasWritten: a child that was just changed still looks
 // ready in the cache, and must not be reported so.
 func TestStatusSpeaksOfWhatWasWritten(t *testing.T) {
-	b := enginetest.New(t)
+	b := enginetest.NewParallel(t)
 	counter := testkit.NewCounter()
 	b.Manage(t, counter.Wrap(b.Manager))
 	s := b.Sample("one", sample.SampleSpec{Message: "hi", Replicas: 2, WaitForPods: true})
@@ -101,7 +106,7 @@ func TestStatusSpeaksOfWhatWasWritten(t *testing.T) {
 }
 
 func TestRepair(t *testing.T) {
-	b := enginetest.New(t)
+	b := enginetest.NewParallel(t)
 	counter := testkit.NewCounter()
 	b.Manage(t, counter.Wrap(b.Manager))
 	b.Create(t, b.Sample("one", sample.SampleSpec{Message: "hi", Replicas: 2}))
@@ -191,7 +196,7 @@ func TestPrune(t *testing.T) {
 }
 
 func TestWaitingIsWoken(t *testing.T) {
-	b := enginetest.New(t)
+	b := enginetest.NewParallel(t)
 	counter := testkit.NewCounter()
 	b.Manage(t, counter.Wrap(b.Manager))
 	b.Create(t, b.Sample("one", sample.SampleSpec{From: "later", SecretFrom: "hidden"}))
@@ -227,15 +232,14 @@ func TestWaitingIsWoken(t *testing.T) {
 }
 
 func TestMustChangeIsNotRetried(t *testing.T) {
-	b := enginetest.New(t)
+	b := enginetest.NewParallel(t)
 	counter := testkit.NewCounter()
 	b.Manage(t, counter.Wrap(b.Manager))
 	b.Create(t, b.Sample("one", sample.SampleSpec{Message: "forbidden"}))
 	b.WaitReason(t, "one", "Ready", "MessageRefused")
+	b.WaitEvents(t, "MessageRefused", 1)
 	testkit.NoWrites(t, counter, quietFor, "until somebody acts")
-	if e := b.Events(t, "MessageRefused"); len(e) != 1 {
-		t.Errorf("want one event, have %d", len(e))
-	}
+	b.WaitEvents(t, "MessageRefused", 1)
 	s := b.Sample("one", sample.SampleSpec{})
 	b.Change(t, s, func() { s.Spec.Message = "fine" })
 	b.WaitReady(t, "one")
@@ -264,7 +268,7 @@ func TestOptionalAPI(t *testing.T) {
 }
 
 func TestFarAndKeptChildren(t *testing.T) {
-	b := enginetest.New(t)
+	b := enginetest.NewParallel(t)
 	far := b.Namespace(t)
 	b.Manage(t, b.Manager)
 	s := b.Sample("one", sample.SampleSpec{Far: far, Keep: true})
@@ -290,7 +294,7 @@ func TestFarAndKeptChildren(t *testing.T) {
 }
 
 func TestReplaceImmutable(t *testing.T) {
-	b := enginetest.New(t)
+	b := enginetest.NewParallel(t)
 	b.Manage(t, b.Manager)
 	b.Create(t, b.Sample("one", sample.SampleSpec{Job: "first"}))
 	b.WaitReady(t, "one")
@@ -313,7 +317,7 @@ func TestReplaceImmutable(t *testing.T) {
 }
 
 func TestRefusedChildIsShown(t *testing.T) {
-	b := enginetest.New(t)
+	b := enginetest.NewParallel(t)
 	b.Manage(t, b.Manager)
 	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: b.NS, Name: "none"}}
 	b.Create(t, quota)

@@ -51,7 +51,7 @@ func deploymentOf(s *sample.Sample) *appsv1.Deployment {
 }
 
 func TestFieldsOfAnEarlierControllerAreInherited(t *testing.T) {
-	b := enginetest.New(t)
+	b := enginetest.NewParallel(t)
 	// As the earlier controller left it: made, later updated, and with a status.
 	s := b.Sample("one", sample.SampleSpec{Message: "hi", Replicas: 2})
 	b.Create(t, s)
@@ -114,7 +114,7 @@ func TestFieldsOfAnEarlierControllerAreInherited(t *testing.T) {
 }
 
 func TestFieldsThatAnEarlierControllerAppliedAreInherited(t *testing.T) {
-	b := enginetest.New(t)
+	b := enginetest.NewParallel(t)
 	s := b.Sample("one", sample.SampleSpec{Message: "hi", Replicas: 2})
 	b.Create(t, s)
 	raw, err := runtime.DefaultUnstructuredConverter.ToUnstructured(deploymentOf(s))
@@ -157,7 +157,7 @@ func TestFieldsThatAnEarlierControllerAppliedAreInherited(t *testing.T) {
 // TestRetainedChildHasNoOwner: what an earlier controller tied to the object, and what somebody ties to it later, is
 // untied, also while the plan leaves the children as they are; for nothing that is retained may be garbage-collected.
 func TestRetainedChildHasNoOwner(t *testing.T) {
-	b := enginetest.New(t)
+	b := enginetest.NewParallel(t)
 	s := b.Sample("one", sample.SampleSpec{Message: "hi", Keep: true})
 	b.Create(t, s)
 	kept := enginetest.ConfigMap(b.NS, "one-kept")

@@ -4,7 +4,6 @@ package engine_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strconv"
 	"sync/atomic"
@@ -69,13 +68,14 @@ func (c *podCounter) Plan(s *sample.Sample, pods int) engine.Plan {
 }
 
 func TestSelectedInputsWakeOnlyThoseConcerned(t *testing.T) {
+	t.Parallel()
 	for name, kind := range map[string]*podCounter{"matching": {}, "indexed": {indexed: true}} {
 		t.Run(name, func(t *testing.T) { countPods(t, kind) })
 	}
 }
 
 func countPods(t *testing.T, kind *podCounter) {
-	b := enginetest.New(t)
+	b := enginetest.NewParallel(t)
 	b.Manage(t, b.Config(), kind.controller(t))
 	b.Create(t, b.Sample("one", sample.SampleSpec{}))
 	b.WaitReady(t, "one")
@@ -100,19 +100,11 @@ func countPods(t *testing.T, kind *podCounter) {
 	b.Create(t, pod("hidden", map[string]string{"app": "one"}), mine)
 	counted("1")
 
-	settled, since := kind.looks.Load(), time.Now()
-	testkit.Eventually(t, 30*time.Second, "everything to settle", func() error {
-		if now := kind.looks.Load(); now != settled {
-			settled, since = now, time.Now()
-		}
-		if time.Since(since) < time.Second {
-			return errors.New("still looking")
-		}
-		return nil
-	})
+	looks := func() int { return int(kind.looks.Load()) }
+	settled := testkit.Rest(t, settleFor, "the last look", looks)
 	b.Create(t, pod("other", map[string]string{"counted": "", "app": "two"}))
 	testkit.Quiet(t, quietFor, "nobody to look because of another's pod", func() error {
-		if now := kind.looks.Load(); now != settled {
+		if now := looks(); now != settled {
 			return fmt.Errorf("%d looks more", now-settled)
 		}
 		return nil

@@ -79,7 +79,7 @@ func (l *lossy) resume() {
 // TestAChildThatWasDeletedUnseen: written, deleted by somebody and listed anew in
 // between, so that no event speaks of it.
 func TestAChildThatWasDeletedUnseen(t *testing.T) {
-	b := enginetest.New(t)
+	b := enginetest.NewParallel(t)
 	net := &lossy{}
 	b.Manage(t, net.wrap(b.Manager))
 	b.Create(t, b.Sample("first", sample.SampleSpec{}))
@@ -111,7 +111,7 @@ func (k watchful) Observe(ctx context.Context, r engine.Reader, s *sample.Sample
 
 // TestEveryObjectIsLookedAtAgain without an event and without a request.
 func TestEveryObjectIsLookedAtAgain(t *testing.T) {
-	b := enginetest.New(t)
+	b := enginetest.NewParallel(t)
 	counter, looks := testkit.NewCounter(), &atomic.Int32{}
 	pace := hasty
 	pace.LookAgain = time.Second
@@ -120,6 +120,7 @@ func TestEveryObjectIsLookedAtAgain(t *testing.T) {
 	b.Create(t, b.Sample("one", sample.SampleSpec{Message: "hi"}), b.Sample("two", sample.SampleSpec{Message: "forbidden"}))
 	b.WaitReady(t, "one")
 	b.WaitReason(t, "two", "Ready", "MessageRefused")
+	b.WaitEvents(t, "MessageRefused", 1)
 	testkit.NoWrites(t, counter, quietFor, "when all is well")
 	before, seen := counter.Snapshot(), looks.Load()
 	testkit.Eventually(t, time.Minute, "several looks", func() error {

@@ -94,23 +94,13 @@ func frugalController(kind *frugal) engine.Controller {
 }
 
 // settled returns the number of looks when there are no more of them.
-func (k *frugal) settled(t *testing.T) int32 {
+func (k *frugal) settled(t *testing.T) int {
 	t.Helper()
-	looks, since := k.looks.Load(), time.Now()
-	testkit.Eventually(t, 30*time.Second, "everything to settle", func() error {
-		if now := k.looks.Load(); now != looks {
-			looks, since = now, time.Now()
-		}
-		if time.Since(since) < time.Second {
-			return errors.New("still looking")
-		}
-		return nil
-	})
-	return looks
+	return testkit.Rest(t, settleFor, "the last look", func() int { return int(k.looks.Load()) })
 }
 
 func TestChildrenAndInputsKeptInPart(t *testing.T) {
-	b := enginetest.New(t)
+	b := enginetest.NewParallel(t)
 	kind := &frugal{}
 	counter := testkit.NewCounter()
 	stop := b.Manage(t, counter.Wrap(b.Config()), frugalController(kind))
@@ -137,7 +127,7 @@ func TestChildrenAndInputsKeptInPart(t *testing.T) {
 		before := kind.settled(t)
 		testkit.Eventually(t, 30*time.Second, what, change)
 		testkit.Quiet(t, quietFor, "nobody to look because of "+what, func() error {
-			if now := kind.looks.Load(); now != before {
+			if now := int(kind.looks.Load()); now != before {
 				return fmt.Errorf("%d looks more", now-before)
 			}
 			return nil
@@ -189,9 +179,8 @@ func TestChildrenAndInputsKeptInPart(t *testing.T) {
 	})
 
 	stop()
-	restarted := testkit.NewCounter()
+	restarted, before := testkit.NewCounter(), kind.looks.Load()
 	b.Manage(t, restarted.Wrap(b.Config()), frugalController(kind))
-	before := kind.looks.Load()
 	testkit.Eventually(t, 30*time.Second, "the restarted manager to look", func() error {
 		if kind.looks.Load() == before {
 			return errors.New("not yet")

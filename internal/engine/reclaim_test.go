@@ -22,6 +22,7 @@ import (
 // A port is the key of its list item: who edits it has an item of their own, and
 // the name of the port forbids ours beside it.
 func TestAnEditedListKeyIsSetBack(t *testing.T) {
+	t.Parallel()
 	for name, edit := range map[string]func(*corev1.Service){
 		"another port": func(s *corev1.Service) { s.Spec.Ports[0].Port = 8080 },
 		"another port and one more": func(s *corev1.Service) {
@@ -30,7 +31,7 @@ func TestAnEditedListKeyIsSetBack(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := enginetest.New(t)
+			b := enginetest.NewParallel(t)
 			counter := testkit.NewCounter()
 			b.Manage(t, counter.Wrap(b.Manager))
 			b.Create(t, b.Sample("one", sample.SampleSpec{}))
@@ -61,8 +62,9 @@ func TestAnEditedListKeyIsSetBack(t *testing.T) {
 				t.Error("what did no harm was taken away too")
 			}
 			b.WaitReady(t, "one")
+			b.WaitEvents(t, "ChildRepaired", 1)
 			testkit.NoWrites(t, counter, quietFor, "after the repair")
-			if e := b.Events(t, "ChildRepaired"); len(e) != 1 || !strings.Contains(e[0].Message, "kubectl-edit") {
+			if e := b.WaitEvents(t, "ChildRepaired", 1); !strings.Contains(e[0].Message, "kubectl-edit") {
 				t.Errorf("events are %v", e)
 			}
 			for _, m := range svc.ManagedFields {

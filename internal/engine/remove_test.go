@@ -30,7 +30,7 @@ func (k dependent) Plan(s *sample.Sample, seen sample.Seen) engine.Plan {
 }
 
 func TestPlanRemovesTheObject(t *testing.T) {
-	b := enginetest.New(t)
+	b := enginetest.NewParallel(t)
 	spec := sample.Controller().Spec()
 	spec.DeletesSelf = true
 	dependents := engine.For[*sample.Sample, sample.Seen](dependent{}, spec)
@@ -90,7 +90,7 @@ func TestRemoveIsGrantedWhereSaid(t *testing.T) {
 
 // TestRemoveWithoutPermission says so on the object.
 func TestRemoveWithoutPermission(t *testing.T) {
-	b := enginetest.New(t)
+	b := enginetest.NewParallel(t)
 	b.Manage(t, b.Manager, engine.For[*sample.Sample, sample.Seen](dependent{}, sample.Controller().Spec()))
 	s := b.Sample("one", sample.SampleSpec{From: "nothing"})
 	b.Create(t, s)

@@ -24,7 +24,7 @@ import (
 // TestStalled: failures of the world are retried in silence first, then the
 // object says so, and stops saying so when they are over.
 func TestStalled(t *testing.T) {
-	b := enginetest.New(t)
+	b := enginetest.NewParallel(t)
 	faults := testkit.NewFaults(1).Add(testkit.Rule{Fault: testkit.InternalError, Verbs: []string{"apply"}, Targets: []string{"apps/deployments"}, Probability: 1})
 	b.Manage(t, faults.Wrap(b.Manager))
 	b.Create(t, b.Sample("one", sample.SampleSpec{}))
@@ -49,7 +49,7 @@ func TestStalled(t *testing.T) {
 // TestConditionsDoNotLie watches every status that is ever written while an
 // object goes through all that can happen to it.
 func TestConditionsDoNotLie(t *testing.T) {
-	b := enginetest.New(t)
+	b := enginetest.NewParallel(t)
 	b.Manage(t, b.Manager)
 	w := b.WatchConditions(t, sample.GroupVersion.WithKind("Sample"), b.NS)
 	b.Create(t, b.Sample("one", sample.SampleSpec{From: "later"}))
@@ -70,7 +70,7 @@ func TestConditionsDoNotLie(t *testing.T) {
 // TestForeignStatusIsPutRight: what somebody else writes into the status does
 // not stay.
 func TestForeignStatusIsPutRight(t *testing.T) {
-	b := enginetest.New(t)
+	b := enginetest.NewParallel(t)
 	b.Manage(t, b.Manager)
 	s := b.Sample("one", sample.SampleSpec{})
 	b.Create(t, s)
@@ -123,7 +123,7 @@ func TestQuota(t *testing.T) {
 
 // TestNoFinalizerWithoutNeed: an object that leaves nothing behind is not held up.
 func TestNoFinalizerWithoutNeed(t *testing.T) {
-	b := enginetest.New(t)
+	b := enginetest.NewParallel(t)
 	b.Manage(t, b.Manager)
 	s := b.Sample("one", sample.SampleSpec{})
 	b.Create(t, s)

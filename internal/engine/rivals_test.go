@@ -86,7 +86,7 @@ func over(t *testing.T, b *enginetest.Bench, names []string) {
 // TestARivalIsToldOfAndNotFought: two controllers want different things of the
 // same children. We write a bounded number of times, say so, and recover.
 func TestARivalIsToldOfAndNotFought(t *testing.T) {
-	b := enginetest.New(t)
+	b := enginetest.NewParallel(t)
 	counter := testkit.NewCounter()
 	b.ManageAt(t, counter.Wrap(b.Manager), hasty, sample.Controller())
 	var names []string
@@ -113,10 +113,8 @@ func TestARivalIsToldOfAndNotFought(t *testing.T) {
 		}
 		return nil
 	})
-	b.WaitReady(t, names...) // the pods run, whoever's they are
-	if e := b.Events(t, engine.Contested); len(e) != len(names) {
-		t.Errorf("%d events, want one for each object", len(e))
-	}
+	b.WaitReady(t, names...)                      // the pods run, whoever's they are
+	b.WaitEvents(t, engine.Contested, len(names)) // one for each object
 	// A change that the user asks for does not wait.
 	s := b.Sample("s0", sample.SampleSpec{})
 	b.Change(t, s, func() { s.Spec.Headless = true })
@@ -142,6 +140,7 @@ func TestARivalIsToldOfAndNotFought(t *testing.T) {
 // TestARivalThatTakesTheChildAway strips our labels, as a controller does that
 // writes whole objects, or deletes the child each time.
 func TestARivalThatTakesTheChildAway(t *testing.T) {
+	t.Parallel()
 	for name, take := range map[string]func(*enginetest.Bench, *appsv1.Deployment) error{
 		"labels": func(b *enginetest.Bench, d *appsv1.Deployment) error {
 			if d.Labels[engine.LabelOwner] == "" {
@@ -156,7 +155,7 @@ func TestARivalThatTakesTheChildAway(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := enginetest.New(t)
+			b := enginetest.NewParallel(t)
 			counter := testkit.NewCounter()
 			b.ManageAt(t, counter.Wrap(b.Manager), hasty, sample.Controller())
 			b.Create(t, b.Sample("one", sample.SampleSpec{}))
@@ -189,10 +188,13 @@ func TestARivalThatTakesTheChildAway(t *testing.T) {
 
 // TestARivalInTheStatus: nor does the engine fight for words.
 func TestARivalInTheStatus(t *testing.T) {
-	b := enginetest.New(t)
+	b := enginetest.NewParallel(t)
 	counter := testkit.NewCounter()
 	b.ManageAt(t, counter.Wrap(b.Manager), hasty, sample.Controller())
-	b.Create(t, b.Sample("one", sample.SampleSpec{}))
+	// Who wrote something else in the same second is not the one, whatever the order of names.
+	if err := b.C.Create(t.Context(), b.Sample("one", sample.SampleSpec{}), client.FieldOwner("somebody")); err != nil {
+		t.Fatal(err)
+	}
 	b.WaitReady(t, "one")
 	before, since := counter.Snapshot(), time.Now()
 	stop := undo(t, b, &sample.SampleList{}, func(obj client.Object) error {

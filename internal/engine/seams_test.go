@@ -71,7 +71,7 @@ func (p planned) message(t *testing.T, b *enginetest.Bench, name, want string) {
 }
 
 func TestChildrenThatAreOnlyCreated(t *testing.T) {
-	b := enginetest.New(t)
+	b := enginetest.NewParallel(t)
 	counter := testkit.NewCounter()
 	b.Manage(t, counter.Wrap(b.Manager), plannedController(nil, func(s *sample.Sample, _ engine.Answer) engine.Plan {
 		if s.Spec.Headless {
@@ -102,7 +102,7 @@ func TestChildrenThatAreOnlyCreated(t *testing.T) {
 
 func TestChildrenThatAUserKeeps(t *testing.T) {
 	const key = "opendatahub.io/managed"
-	b := enginetest.New(t)
+	b := enginetest.NewParallel(t)
 	counter := testkit.NewCounter()
 	b.Manage(t, counter.Wrap(b.Manager), plannedController(func(s *engine.Spec) { s.OptOut = key },
 		func(s *sample.Sample, _ engine.Answer) engine.Plan {
@@ -122,7 +122,7 @@ func TestChildrenThatAUserKeeps(t *testing.T) {
 }
 
 func TestChildrenOfAnotherOwner(t *testing.T) {
-	b := enginetest.New(t)
+	b := enginetest.NewParallel(t)
 	other := enginetest.ConfigMap(b.NS, "other")
 	b.Create(t, other)
 	ref := metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: other.Name, UID: other.UID}
@@ -176,7 +176,7 @@ func TestLastOneRemovesWhatIsShared(t *testing.T) {
 // TestLastOneOfTheWatchedNamespaces: a manager that sees some namespaces only knows
 // as well who shares a child.
 func TestLastOneOfTheWatchedNamespaces(t *testing.T) {
-	b := enginetest.New(t)
+	b := enginetest.NewParallel(t)
 	testkit.Manage(t, func(ctx context.Context) error {
 		scope := engine.Scope{Namespaces: []string{b.NS, b.Namespace(t)}, Home: b.NS}
 		return domaintest.RunIn(ctx, b.Config(), enginetest.Scheme, scope, nil, bundledController())
@@ -190,7 +190,7 @@ func TestLastOneOfTheWatchedNamespaces(t *testing.T) {
 }
 
 func TestUndeclaredKindIsRefused(t *testing.T) {
-	b := enginetest.New(t)
+	b := enginetest.NewParallel(t)
 	b.Manage(t, b.Manager, plannedController(nil, func(s *sample.Sample, _ engine.Answer) engine.Plan {
 		return engine.Plan{Children: []engine.Child{{Object: &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: s.Name}}}}}
 	}))
@@ -210,7 +210,7 @@ func TestUndeclaredKindIsRefused(t *testing.T) {
 // TestCallsToOtherSystems: a call is made between Apply and Report, again until it
 // succeeds, and once for each request.
 func TestCallsToOtherSystems(t *testing.T) {
-	b := enginetest.New(t)
+	b := enginetest.NewParallel(t)
 	var calls atomic.Int32
 	b.Manage(t, b.Manager, plannedController(func(s *engine.Spec) {
 		s.Executor = func(_ context.Context, who types.NamespacedName, c engine.Call) (any, error) {
@@ -244,7 +244,7 @@ func TestCallsToOtherSystems(t *testing.T) {
 // TestSourcesWakeByKey: what changes outside the API server is seen by the object
 // that is woken, and by no other.
 func TestSourcesWakeByKey(t *testing.T) {
-	b := enginetest.New(t)
+	b := enginetest.NewParallel(t)
 	var weather atomic.Value
 	weather.Store("rain")
 	outside := make(chan types.NamespacedName)
@@ -277,7 +277,7 @@ func TestSourcesWakeByKey(t *testing.T) {
 // TestTheVeryObject: a plan that names a UID removes and adopts the object that was
 // seen, and not one that somebody made under its name meanwhile.
 func TestTheVeryObject(t *testing.T) {
-	b := enginetest.New(t)
+	b := enginetest.NewParallel(t)
 	uids := map[string]types.UID{"gone-another": "seen-before", "adopted-another": "seen-before"}
 	for _, name := range []string{"gone", "gone-another", "adopted", "adopted-another"} {
 		cm := enginetest.ConfigMap(b.NS, name)

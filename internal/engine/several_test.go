@@ -70,7 +70,7 @@ func noterController(spec engine.Spec) engine.Controller {
 // TestTwoControllersOfOneKind: neither removes the other's children or says
 // anything of the other's status, and both are quiet when nothing changes.
 func TestTwoControllersOfOneKind(t *testing.T) {
-	b := enginetest.New(t)
+	b := enginetest.NewParallel(t)
 	far := b.Namespace(t)
 	counter := testkit.NewCounter()
 	stop := b.Manage(t, counter.Wrap(b.Config()), sample.Controller(), noterController(noterSpec()))
@@ -168,7 +168,7 @@ func (rival) Plan(s *sample.Sample, _ int) engine.Plan {
 }
 
 func TestTwoControllersOneChild(t *testing.T) {
-	b := enginetest.New(t)
+	b := enginetest.NewParallel(t)
 	stop := b.Manage(t, b.Manager)
 	b.Create(t, b.Sample("one", sample.SampleSpec{Message: "hi"}))
 	b.WaitReady(t, "one")
@@ -196,6 +196,7 @@ func TestPrimaryRemovedAndInstalledAgain(t *testing.T) {
 	b.Manage(t, counter.Wrap(b.Config()), sample.Controller(), noterController(second))
 	b.Create(t, b.Sample("one", sample.SampleSpec{}))
 	b.WaitReady(t, "one")
+	b.WaitReason(t, "one", noted, "Noted")
 	for range 2 {
 		b.RemoveCRDs(t, sample.CRD().Name)
 		asked := func() int {

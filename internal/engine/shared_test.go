@@ -47,7 +47,7 @@ func waitBundle(t *testing.T, b *enginetest.Bench, want string) {
 }
 
 func TestSharedChild(t *testing.T) {
-	b := enginetest.New(t)
+	b := enginetest.NewParallel(t)
 	counter := testkit.NewCounter()
 	stop := b.Manage(t, counter.Wrap(b.Manager), bundledController())
 	const owners = 20
@@ -117,7 +117,7 @@ func TestSharedChild(t *testing.T) {
 
 // TestSharedChildInDispute: each owner has its say once, and nobody insists.
 func TestSharedChildInDispute(t *testing.T) {
-	b := enginetest.New(t)
+	b := enginetest.NewParallel(t)
 	counter := testkit.NewCounter()
 	b.Manage(t, counter.Wrap(b.Manager), bundledController())
 	b.Create(t, b.Sample("a", sample.SampleSpec{Message: "x"}))
@@ -131,6 +131,7 @@ func TestSharedChildInDispute(t *testing.T) {
 	s := b.Sample("a", sample.SampleSpec{})
 	b.Change(t, s, func() { s.Spec.Message = "z" })
 	waitBundle(t, b, "z")
+	b.WaitReady(t, "a")
 	testkit.NoWrites(t, counter, quietFor, "when one has changed its mind")
 	if n := counter.Since(before).Of("apply", "configmaps"); n != 1 {
 		t.Errorf("%d writes for one change of mind", n)
@@ -142,7 +143,7 @@ func TestSharedChildInDispute(t *testing.T) {
 
 // TestSharedChildOfAnother: what another object owns is not made common property.
 func TestSharedChildOfAnother(t *testing.T) {
-	b := enginetest.New(t)
+	b := enginetest.NewParallel(t)
 	cm := enginetest.ConfigMap(b.NS, "bundle")
 	cm.Labels = map[string]string{engine.LabelOwner: "somebody"}
 	cm.Annotations = map[string]string{engine.AnnotationOwner: "Other.example.com/ns/boss"}

@@ -28,7 +28,7 @@ func controlledBy(s *sample.Sample) []metav1.OwnerReference {
 
 // TestApplyCanMakeOnly: what the engine relies on to touch nothing that is there.
 func TestApplyCanMakeOnly(t *testing.T) {
-	b := enginetest.New(t)
+	b := enginetest.NewParallel(t)
 	for _, gvk := range []schema.GroupVersionKind{
 		corev1.SchemeGroupVersion.WithKind("ConfigMap"), corev1.SchemeGroupVersion.WithKind("Service"), sample.GroupVersion.WithKind("Sample"),
 	} {
@@ -74,32 +74,32 @@ func TestApplyCanMakeOnly(t *testing.T) {
 // TestWhatIsNotOursIsLeftAlone: a name that somebody else holds is told of, and
 // the child is made when the name is free, without anybody touching the object.
 func TestWhatIsNotOursIsLeftAlone(t *testing.T) {
-	b := enginetest.New(t)
-	boss := enginetest.ConfigMap(b.NS, "boss")
-	b.Create(t, boss)
+	t.Parallel()
 	for name, tc := range map[string]struct {
 		spec    sample.SampleSpec
-		set     func(*corev1.ConfigMap)
+		set     func(theirs, boss *corev1.ConfigMap)
 		reason  string
 		message string
 	}{
 		"nobodys": {reason: "NameTaken", message: "was not made for Sample nobodys"},
-		"taken": {reason: "OwnedByAnother", message: "ConfigMap boss", set: func(cm *corev1.ConfigMap) {
+		"taken": {reason: "OwnedByAnother", message: "ConfigMap boss", set: func(cm, boss *corev1.ConfigMap) {
 			cm.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(boss, corev1.SchemeGroupVersion.WithKind("ConfigMap"))}
 		}},
-		"far": {reason: "OwnedByAnother", message: "Other.example.com/elsewhere/other", set: func(cm *corev1.ConfigMap) {
+		"far": {reason: "OwnedByAnother", message: "Other.example.com/elsewhere/other", set: func(cm, _ *corev1.ConfigMap) {
 			cm.Labels = map[string]string{engine.LabelOwner: "5f4e"}
 			cm.Annotations = map[string]string{engine.AnnotationOwner: "Other.example.com/elsewhere/other"}
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
+			b := enginetest.NewParallel(t)
 			counter := testkit.NewCounter()
-			stop := b.Manage(t, counter.Wrap(b.Manager))
-			defer stop()
+			b.Manage(t, counter.Wrap(b.Manager))
+			boss := enginetest.ConfigMap(b.NS, "boss")
+			b.Create(t, boss)
 			theirs := enginetest.ConfigMap(b.NS, name)
 			theirs.Data = map[string]string{"message": "theirs"}
 			if tc.set != nil {
-				tc.set(theirs)
+				tc.set(theirs, boss)
 			}
 			b.Create(t, theirs, b.Sample(name, tc.spec))
 			c := b.WaitReason(t, name, "Ready", tc.reason)
@@ -134,24 +134,16 @@ func TestWhatIsNotOursIsLeftAlone(t *testing.T) {
 }
 
 // lookedAgain waits for the one more try that may have been on its way when the
-// condition was written, say because the end of a child was seen after that of its namespace.
+// condition was written, say because the end of a child was seen after that of its
+// namespace, and for the watch on what is in the way.
 func lookedAgain(t *testing.T, counter *testkit.Counter) {
 	t.Helper()
-	last, since := counter.Snapshot(), time.Now()
-	testkit.Eventually(t, 30*time.Second, "the last look", func() error {
-		if counter.Since(last).Writes() > 0 {
-			last, since = counter.Snapshot(), time.Now()
-		}
-		if still := time.Since(since); still < time.Second {
-			return fmt.Errorf("the last write was %s ago", still)
-		}
-		return nil
-	})
+	testkit.Rest(t, settleFor, "the last request", func() int { return counter.Snapshot().Total() })
 }
 
 // TestTheWayIsFreeAgain: whatever ends the claim of somebody else wakes the owner.
 func TestTheWayIsFreeAgain(t *testing.T) {
-	b := enginetest.New(t)
+	b := enginetest.NewParallel(t)
 	boss := enginetest.ConfigMap(b.NS, "boss")
 	b.Create(t, boss)
 	b.Manage(t, b.Manager)
@@ -172,10 +164,11 @@ func TestTheWayIsFreeAgain(t *testing.T) {
 // TestANamespaceThatGoesAndComesBack: a child in another namespace is made as
 // soon as there is one.
 func TestANamespaceThatGoesAndComesBack(t *testing.T) {
-	b := enginetest.New(t)
+	b := enginetest.NewParallel(t)
 	counter := testkit.NewCounter()
-	b.Manage(t, counter.Wrap(b.Manager))
 	far := b.NS + "-far"
+	b.See(far)
+	b.Manage(t, counter.Wrap(b.Manager))
 	b.Create(t, b.Sample("one", sample.SampleSpec{Far: far}))
 	b.WaitReason(t, "one", "Ready", "NamespaceMissing")
 	lookedAgain(t, counter)
@@ -216,7 +209,7 @@ func (k adopting) Plan(s *sample.Sample, seen sample.Seen) engine.Plan {
 }
 
 func TestAdoption(t *testing.T) {
-	b := enginetest.New(t)
+	b := enginetest.NewParallel(t)
 	free, orphan := enginetest.ConfigMap(b.NS, "free"), enginetest.ConfigMap(b.NS, "orphan")
 	free.Data = map[string]string{"message": "old", "other": "stays"}
 	orphan.Labels = map[string]string{engine.LabelOwner: "0a1b"} // its owner was deleted without it
@@ -251,7 +244,7 @@ func (k upgraded) Plan(s *sample.Sample, seen sample.Seen) engine.Plan {
 // TestWhatAnotherOperatorSetsSurvives: most operators go by the name that the
 // controller before us had.
 func TestWhatAnotherOperatorSetsSurvives(t *testing.T) {
-	b := enginetest.New(t)
+	b := enginetest.NewParallel(t)
 	stop := b.Manage(t, b.Manager, heirController())
 	s := b.Sample("one", sample.SampleSpec{Message: "hi"})
 	b.Create(t, s)

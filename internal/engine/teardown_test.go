@@ -69,7 +69,7 @@ func lastlyController() engine.Controller {
 }
 
 func TestTeardown(t *testing.T) {
-	b := enginetest.New(t)
+	b := enginetest.NewParallel(t)
 	far := b.Namespace(t)
 	counter := testkit.NewCounter()
 	b.Manage(t, counter.Wrap(b.Manager), lastlyController())
@@ -102,7 +102,7 @@ func TestTeardown(t *testing.T) {
 // TestTeardownInANamespaceThatGoes: where nothing can be made any more, nothing is
 // waited for.
 func TestTeardownInANamespaceThatGoes(t *testing.T) {
-	b := enginetest.New(t)
+	b := enginetest.NewParallel(t)
 	b.Manage(t, b.Manager, lastlyController())
 	s := b.Sample("one", sample.SampleSpec{})
 	b.Create(t, s)
@@ -183,7 +183,7 @@ func (g *gated) Read(p []byte) (int, error) {
 // TestFarChildThatIsNotSeenYet: an object is deleted before the cache knows of the
 // child that it has in another namespace.
 func TestFarChildThatIsNotSeenYet(t *testing.T) {
-	b := enginetest.New(t)
+	b := enginetest.NewParallel(t)
 	far := b.Namespace(t)
 	g := &gate{path: "/configmaps"}
 	g.set(false)

@@ -38,7 +38,7 @@ func (k partly) Plan(s *sample.Sample, seen sample.Seen) engine.Plan {
 }
 
 func TestReadinessEvents(t *testing.T) {
-	b := enginetest.New(t)
+	b := enginetest.NewParallel(t)
 	spec := sample.Controller().Spec()
 	spec.ReadyEvent, spec.NotReadyEvent = "SampleReady", "SampleNotReady"
 	stop := b.Manage(t, b.Manager, engine.For[*sample.Sample, sample.Seen](partly{}, spec))

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -46,11 +47,34 @@ var shared struct {
 	err     error
 }
 
+// Option changes how Main runs the tests of a package.
+type Option func()
+
+// Parallel lets n parallel tests run at a time unless -parallel says otherwise.
+// Tests of controllers wait for most of their time, so that more of them than
+// there are cores make good use of these.
+func Parallel(n int) Option {
+	return func() {
+		const name = "test.parallel"
+		said := false
+		flag.Visit(func(f *flag.Flag) { said = said || f.Name == name })
+		if said {
+			return
+		}
+		if err := flag.Set(name, strconv.Itoa(n)); err != nil {
+			panic(err) // testing has that flag
+		}
+	}
+}
+
 // Main runs the tests of a package and ends its API server afterwards. It does
 // not return. Call it from TestMain. The log of controller-runtime is shown with
 // `go test -v` only.
-func Main(m *testing.M) {
+func Main(m *testing.M, options ...Option) {
 	flag.Parse()
+	for _, apply := range options {
+		apply()
+	}
 	logger := logr.Discard()
 	if testing.Verbose() {
 		logger = zap.New(zap.UseDevMode(true))

@@ -53,6 +53,24 @@ func Never(t testing.TB, d time.Duration, what string, check func() error) {
 	Quiet(t, d, what, check)
 }
 
+// Rest returns what a number is, say that of requests so far, when it has not changed
+// for d. A test that counts what happens afterwards calls it where more than one
+// look may be on its way, and nothing else tells that the last is over.
+func Rest(t testing.TB, d time.Duration, what string, number func() int) int {
+	t.Helper()
+	last, since := number(), time.Now()
+	Eventually(t, d+time.Minute, what, func() error {
+		if now := number(); now != last {
+			last, since = now, time.Now()
+		}
+		if still := time.Since(since); still < d {
+			return fmt.Errorf("it was %s ago", still.Round(time.Millisecond))
+		}
+		return nil
+	})
+	return last
+}
+
 // NoWrites fails the test if anything but leases and events is written for d.
 // Events are sent in the background and may come after the status that they go
 // with, so the time begins with the last of them.

@@ -162,13 +162,17 @@ func TestFailingCalls(t *testing.T) {
 	})
 	for i := range objects {
 		s := b.Sample(fmt.Sprintf("many-%d", i), sample.SampleSpec{})
-		if err := b.C.Get(t.Context(), client.ObjectKeyFromObject(s), s); err != nil {
-			t.Fatal(err)
-		}
-		if len(s.Status.Conditions) != 1 {
-			t.Errorf("%s still speaks of the faults: %+v", s.Name, s.Status.Conditions)
-		}
+		testkit.Eventually(t, time.Minute, s.Name+" not to speak of the faults", func() error {
+			if err := b.C.Get(t.Context(), client.ObjectKeyFromObject(s), s); err != nil {
+				return err
+			}
+			if len(s.Status.Conditions) != 1 {
+				return fmt.Errorf("it says %+v", s.Status.Conditions)
+			}
+			return nil
+		})
 	}
+	testkit.Rest(t, 5*time.Second, "the last retry", counter.Writes)
 	testkit.NoWrites(t, counter, 5*time.Second, "when the faults are over")
 }
 

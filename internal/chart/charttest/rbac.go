@@ -134,15 +134,40 @@ func encode(t testing.TB, o chart.Object) []byte {
 	return text
 }
 
+// users counts the tests that need an object. Most are of one release; what has the same name in every release, such as
+// a role for people, is there as long as one of the tests that run side by side needs it.
+var users struct {
+	sync.Mutex
+	of map[user]int
+}
+
+type user struct {
+	cluster               *testkit.Cluster
+	kind, namespace, name string
+}
+
 func create(t testing.TB, cluster *testkit.Cluster, object client.Object) {
 	t.Helper()
-	if err := cluster.Client().Create(context.Background(), object); err != nil {
-		t.Fatalf("creating %s %s: %v", object.GetObjectKind().GroupVersionKind().Kind, object.GetName(), err)
+	of := user{cluster, object.GetObjectKind().GroupVersionKind().Kind, object.GetNamespace(), object.GetName()}
+	users.Lock()
+	defer users.Unlock()
+	if users.of == nil {
+		users.of = map[user]int{}
 	}
+	if users.of[of] == 0 {
+		if err := cluster.Client().Create(context.Background(), object); err != nil {
+			t.Fatalf("creating %s %s: %v", of.kind, of.name, err)
+		}
+	}
+	users.of[of]++
 	t.Cleanup(func() {
-		err := cluster.Client().Delete(context.Background(), object)
-		if client.IgnoreNotFound(err) != nil {
-			t.Errorf("removing %s: %v", object.GetName(), err)
+		users.Lock()
+		defer users.Unlock()
+		if users.of[of]--; users.of[of] > 0 {
+			return
+		}
+		if err := cluster.Client().Delete(context.Background(), object); client.IgnoreNotFound(err) != nil {
+			t.Errorf("removing %s: %v", of.name, err)
 		}
 	})
 }

@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"slices"
 	"testing"
-	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -146,7 +145,7 @@ func (b *Bench) Ready(ctx context.Context, name string) error {
 func (b *Bench) WaitReady(t testing.TB, names ...string) {
 	t.Helper()
 	for _, name := range names {
-		testkit.Eventually(t, 30*time.Second, name+" to be ready", func() error { return b.Ready(context.Background(), name) })
+		testkit.Eventually(t, domaintest.Patience, name+" to be ready", func() error { return b.Ready(context.Background(), name) })
 	}
 }
 
@@ -154,7 +153,7 @@ func (b *Bench) WaitReady(t testing.TB, names ...string) {
 func (b *Bench) WaitReason(t testing.TB, name, condition, reason string) metav1.Condition {
 	t.Helper()
 	var found metav1.Condition
-	testkit.Eventually(t, 30*time.Second, name+" to say "+reason, func() error {
+	testkit.Eventually(t, domaintest.Patience, name+" to say "+reason, func() error {
 		s := &sample.Sample{}
 		if err := b.C.Get(context.Background(), client.ObjectKey{Namespace: b.NS, Name: name}, s); err != nil {
 			return err
@@ -172,7 +171,7 @@ func (b *Bench) WaitReason(t testing.TB, name, condition, reason string) metav1.
 // WaitGone returns when an object is gone.
 func (b *Bench) WaitGone(t testing.TB, obj client.Object) {
 	t.Helper()
-	testkit.Eventually(t, 30*time.Second, fmt.Sprintf("%T %s to be gone", obj, obj.GetName()), func() error {
+	testkit.Eventually(t, domaintest.Patience, fmt.Sprintf("%T %s to be gone", obj, obj.GetName()), func() error {
 		err := b.C.Get(context.Background(), client.ObjectKeyFromObject(obj), obj)
 		if client.IgnoreNotFound(err) != nil {
 			return err
@@ -198,6 +197,20 @@ func (b *Bench) Events(t testing.TB, reason string) []corev1.Event {
 		}
 	}
 	return out
+}
+
+// WaitEvents returns when there are so many events with a reason. They are sent in
+// the background, and may come after the status that they go with.
+func (b *Bench) WaitEvents(t testing.TB, reason string, want int) []corev1.Event {
+	t.Helper()
+	var found []corev1.Event
+	testkit.Eventually(t, domaintest.Patience, fmt.Sprintf("%d events %s", want, reason), func() error {
+		if found = b.Events(t, reason); len(found) != want {
+			return fmt.Errorf("there are %d: %v", len(found), found)
+		}
+		return nil
+	})
+	return found
 }
 
 // ConfigMap is an empty one to read into.

@@ -367,6 +367,7 @@ func TestFailingCalls(t *testing.T) {
 		t.Error("too few faults to have shown anything")
 	}
 	faults.Off()
+	testkit.Rest(t, 5*time.Second, "the last retry", counter.Writes) // of a write whose answer was lost
 	testkit.NoWrites(t, counter, time.Second, "when the faults are over")
 }
 
