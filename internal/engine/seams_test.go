@@ -18,7 +18,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/modelplane/modelplane/internal/engine"
-	"github.com/modelplane/modelplane/internal/engine/domaintest"
 	"github.com/modelplane/modelplane/internal/engine/enginetest"
 	"github.com/modelplane/modelplane/internal/engine/sample"
 	"github.com/modelplane/modelplane/internal/testkit"
@@ -177,10 +176,8 @@ func TestLastOneRemovesWhatIsShared(t *testing.T) {
 // as well who shares a child.
 func TestLastOneOfTheWatchedNamespaces(t *testing.T) {
 	b := enginetest.NewParallel(t)
-	testkit.Manage(t, func(ctx context.Context) error {
-		scope := engine.Scope{Namespaces: []string{b.NS, b.Namespace(t)}, Home: b.NS}
-		return domaintest.RunIn(ctx, b.Config(), enginetest.Scheme, scope, nil, bundledController())
-	})
+	b.Namespace(t)
+	b.Manage(t, b.Manager, bundledController())
 	one := b.Sample("one", sample.SampleSpec{Message: "x"})
 	b.Create(t, one)
 	b.WaitReady(t, "one")

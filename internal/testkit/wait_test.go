@@ -44,3 +44,14 @@ func TestQuiet(t *testing.T) {
 		})
 	}
 }
+
+func TestRest(t *testing.T) {
+	calls, begin := 0, time.Now()
+	rest := Rest(t, 300*time.Millisecond, "the last step", func() int {
+		calls++
+		return min(calls, 4)
+	})
+	if took := time.Since(begin); rest != 4 || took < 300*time.Millisecond {
+		t.Errorf("at rest with %d after %s", rest, took)
+	}
+}
