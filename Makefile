@@ -13,8 +13,10 @@ export GOFLAGS := -trimpath -buildvcs=false
 TESTLINK := -vet=off -ldflags=-w
 # Passed on to go test, for example TESTFLAGS='-run TestPlan -v' or TESTFLAGS=-race.
 TESTFLAGS ?=
-# How many test packages run at once. Each may start an API server of its own, and waits for it half of the time.
-TESTJOBS ?= $(shell echo $$((2 * $$(nproc))))
+# How many test packages run at once. Each may start an API server of its own, and waits for it more than it computes.
+TESTJOBS ?= $(shell echo $$((3 * $$(nproc))))
+# Packages whose tests take longest. They begin first, so that none of them is waited for alone at the end.
+SLOW := $(addprefix ./,internal/mlflow internal/serving test/engine internal/serving/graphs bench/serving test/serving test/packaging)
 # Packages in which many things happen at once. With RACE=1 they are tested with the race detector instead of without.
 RACY := $(addprefix ./internal/,engine/... testkit/... process/... manager/... certs/... admission/... fetch/...)
 RACE ?=
@@ -84,11 +86,15 @@ test: ## Run every test that needs no node, against a real API server
 	echo "==> go vet"; \
 	$(GO) run ./hack/progress $(GO) vet -v ./...; \
 	(cd local && $(GO) vet ./...); \
+	log=$$(mktemp); racing=; \
+	[ -z "$(RACE)" ] || { echo "==> tests with the race detector, beside the others; what they say comes after them"; \
+		$(MAKE) --no-print-directory test-race TESTJOBS=$$(nproc) >"$$log" 2>&1 & racing=$$!; }; \
 	echo "==> tests"; \
-	if [ -z "$(RACE)" ]; then packages=./...; else \
-		packages=$$(comm -23 <($(GO) list ./... | sort) <($(GO) list $(RACY) | sort)); fi; \
-	$(GO) test $(TESTLINK) -p $(TESTJOBS) -timeout 20m $(TESTFLAGS) $$packages; \
-	[ -z "$(RACE)" ] || $(MAKE) --no-print-directory test-race; \
+	packages=$$($(GO) list $(SLOW) ./... | awk '!seen[$$0]++'); \
+	[ -z "$(RACE)" ] || packages=$$(grep -vxFf <($(GO) list $(RACY)) <<<"$$packages"); \
+	failed=; $(GO) test $(TESTLINK) -p $(TESTJOBS) -timeout 20m $(TESTFLAGS) $$packages || failed=1; \
+	[ -z "$$racing" ] || { wait "$$racing" || failed=1; cat "$$log"; }; \
+	rm -f "$$log"; [ -z "$$failed" ] || exit 1; \
 	echo "==> tests of the local control plane"; \
 	(cd local && $(GO) test $(TESTLINK) -p $(TESTJOBS) -timeout 20m $(TESTFLAGS) ./...); \
 	$(MAKE) --no-print-directory test-onnx
@@ -107,7 +113,10 @@ test-onnx: ## Run the tests of the ONNX server, as far as there are a C compiler
 	cd runtimes/onnx; export CGO_ENABLED=1; \
 	$(GO) run ./cmd/onnxfiles library || echo "    there is no ONNX Runtime; tests that need it are skipped"; \
 	$(GO) vet ./...; \
-	$(GO) test $(TESTLINK) -p $(TESTJOBS) -timeout 20m $(TESTFLAGS) ./...
+	if [ -z "$(RACE)" ]; then $(GO) test $(TESTLINK) -p $(TESTJOBS) -timeout 20m $(TESTFLAGS) ./...; exit; fi; \
+	echo "    with the race detector, but for those of memory, which it takes itself"; \
+	$(GO) test -race $(TESTLINK) -p $(TESTJOBS) -timeout 20m -skip '^TestMemory' $(TESTFLAGS) ./...; \
+	$(GO) test $(TESTLINK) -p $(TESTJOBS) -timeout 20m -run '^TestMemory' $(TESTFLAGS) ./internal/serve
 
 .PHONY: e2e
 e2e: bin/up ## Bring everything up on this machine, use it, break it, take it down

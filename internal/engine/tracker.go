@@ -21,45 +21,79 @@ type need struct {
 	api       bool
 }
 
-// askers holds a match function per object that asked; nil matches everything.
-type askers map[types.NamespacedName]func(client.Object) bool
+// askers are who asked for one thing, each with a function that says what of it concerns them; nil is everything. Nearly
+// all things are asked for by one object only, for which a map would take ten times the memory.
+type askers struct {
+	who   types.NamespacedName
+	match func(client.Object) bool
+	more  map[types.NamespacedName]func(client.Object) bool // all of them, once there were several
+}
+
+// set tells whether this one has not asked before.
+func (a *askers) set(who types.NamespacedName, match func(client.Object) bool) bool {
+	known := a.who == who
+	switch {
+	case a.more != nil:
+		_, known = a.more[who]
+		a.more[who] = match
+	case known || a.who == types.NamespacedName{}:
+		a.who, a.match = who, match
+	default:
+		*a = askers{more: map[types.NamespacedName]func(client.Object) bool{a.who: a.match, who: match}}
+	}
+	return !known
+}
+
+// remove forgets one, and tells whether somebody is left.
+func (a *askers) remove(who types.NamespacedName) bool {
+	delete(a.more, who)
+	return len(a.more) > 0 || a.more == nil && a.who != who
+}
+
+func (a *askers) each(do func(types.NamespacedName, func(client.Object) bool)) {
+	if a.more == nil {
+		do(a.who, a.match)
+	}
+	for who, match := range a.more {
+		do(who, match)
+	}
+}
 
 // tracker remembers which objects asked for what, so that a change wakes
 // exactly those.
 type tracker struct {
 	mu      sync.RWMutex
-	byNeed  map[need]askers
-	byAsker map[types.NamespacedName]map[need]struct{}
+	byNeed  map[need]*askers
+	byAsker map[types.NamespacedName][]need
 }
 
 func newTracker() *tracker {
-	return &tracker{byNeed: map[need]askers{}, byAsker: map[types.NamespacedName]map[need]struct{}{}}
+	return &tracker{byNeed: map[need]*askers{}, byAsker: map[types.NamespacedName][]need{}}
 }
 
 // add makes one need known at once.
 func (t *tracker) add(who types.NamespacedName, n need, match func(client.Object) bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if t.set(who, n, match) {
+		t.byAsker[who] = append(t.byAsker[who], n)
+	}
+}
+
+// set tells whether the need is a new one.
+func (t *tracker) set(who types.NamespacedName, n need, match func(client.Object) bool) bool {
 	if t.byNeed[n] == nil {
-		t.byNeed[n] = askers{}
+		t.byNeed[n] = &askers{}
 	}
-	t.byNeed[n][who] = match
-	if t.byAsker[who] == nil {
-		t.byAsker[who] = map[need]struct{}{}
-	}
-	t.byAsker[who][n] = struct{}{}
+	return t.byNeed[n].set(who, match)
 }
 
 // replace sets all needs of an asker at once; an empty set forgets it.
 func (t *tracker) replace(who types.NamespacedName, needs map[need]func(client.Object) bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for n := range t.byAsker[who] {
-		if _, still := needs[n]; still {
-			continue
-		}
-		delete(t.byNeed[n], who)
-		if len(t.byNeed[n]) == 0 {
+	for _, n := range t.byAsker[who] {
+		if _, still := needs[n]; !still && !t.byNeed[n].remove(who) {
 			delete(t.byNeed, n)
 		}
 	}
@@ -67,15 +101,12 @@ func (t *tracker) replace(who types.NamespacedName, needs map[need]func(client.O
 		delete(t.byAsker, who)
 		return
 	}
-	set := make(map[need]struct{}, len(needs))
+	all := make([]need, 0, len(needs))
 	for n, match := range needs {
-		set[n] = struct{}{}
-		if t.byNeed[n] == nil {
-			t.byNeed[n] = askers{}
-		}
-		t.byNeed[n][who] = match
+		all = append(all, n)
+		t.set(who, n, match)
 	}
-	t.byAsker[who] = set
+	t.byAsker[who] = all
 }
 
 // concerned lists who asked for any of these states of one object (before and
@@ -89,11 +120,14 @@ func (t *tracker) concerned(gk schema.GroupKind, index func(client.Object) []str
 			continue
 		}
 		for _, n := range needsOf(gk, index, obj) {
-			for who, match := range t.byNeed[n] {
+			if t.byNeed[n] == nil {
+				continue
+			}
+			t.byNeed[n].each(func(who types.NamespacedName, match func(client.Object) bool) {
 				if match == nil || match(obj) {
 					out[who] = struct{}{}
 				}
-			}
+			})
 		}
 	}
 	return out
@@ -117,8 +151,8 @@ func (t *tracker) concernedByAPI(gk schema.GroupKind) []types.NamespacedName {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	var out []types.NamespacedName
-	for who := range t.byNeed[need{gk: gk, api: true}] {
-		out = append(out, who)
+	if by := t.byNeed[need{gk: gk, api: true}]; by != nil {
+		by.each(func(who types.NamespacedName, _ func(client.Object) bool) { out = append(out, who) })
 	}
 	return out
 }
