@@ -45,7 +45,7 @@ func samplePlanner(t testing.TB) *Planner {
 }
 
 func TestPlanGolden(t *testing.T) {
-	testkit.Golden(t, "testdata", func(t *testing.T, in []byte) []byte {
+	testkit.Golden(t, "testdata/plan", func(t *testing.T, in []byte) []byte {
 		var out bytes.Buffer
 		if err := samplePlanner(t).PlanText(t.Context(), "in.yaml", in, &out); err != nil {
 			out.WriteString("refused: " + err.Error() + "\n")

@@ -27,7 +27,7 @@ const (
 	likeKey = "like"
 )
 
-// Golden runs one subtest for each directory in dir (by convention testdata/<what is tested>): it gives the content of
+// Golden runs one subtest for each directory in dir, which is testdata/<what is tested>: it gives the content of
 // the case's in.yaml to run and compares the result with what the case expects, byte by byte. With `go test -update` it
 // writes that instead; read the diff before you commit it.
 //
@@ -35,6 +35,9 @@ const (
 // neighbour with the changes in its own out.diff, so that a person reads only what is different about it.
 func Golden(t *testing.T, dir string, run func(t *testing.T, in []byte) []byte) {
 	t.Helper()
+	if filepath.Base(dir) == "testdata" {
+		t.Fatalf("cases go to %s/<what is tested>", dir)
+	}
 	cases := readGolden(t, dir)
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) { c.compare(t, run(t, c.in), *update) })

@@ -39,7 +39,7 @@ func TestLint(t *testing.T) {
 
 // TestObjects compares the list of objects with a golden file for each set of values.
 func TestObjects(t *testing.T) {
-	testkit.Golden(t, "testdata", func(t *testing.T, in []byte) []byte {
+	testkit.Golden(t, "testdata/chart", func(t *testing.T, in []byte) []byte {
 		var values map[string]any
 		if err := yaml.UnmarshalStrict(in, &values); err != nil {
 			t.Fatal(err)

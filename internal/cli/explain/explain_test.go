@@ -80,7 +80,7 @@ func (s *scene) explain(t testing.TB) *explain.Report {
 }
 
 func TestGolden(t *testing.T) {
-	testkit.Golden(t, "testdata", func(t *testing.T, in []byte) []byte {
+	testkit.Golden(t, "testdata/explain", func(t *testing.T, in []byte) []byte {
 		s := readScene(t, in)
 		r := s.explain(t)
 		var out bytes.Buffer

@@ -71,7 +71,7 @@ func TestKindsAndNames(t *testing.T) {
 
 // TestJSON: programs get what people get.
 func TestJSON(t *testing.T) {
-	in, err := os.ReadFile("testdata/image-pull/in.yaml")
+	in, err := os.ReadFile("testdata/explain/image-pull/in.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -107,7 +107,7 @@ func TestDocs(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"image-pull", "runtime-missing", "route-refused", "graph"} {
-		out, err := os.ReadFile("testdata/" + name + "/out.yaml")
+		out, err := os.ReadFile("testdata/explain/" + name + "/out.yaml")
 		if err != nil {
 			t.Fatal(err)
 		}
