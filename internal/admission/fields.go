@@ -3,6 +3,8 @@
 package admission
 
 import (
+	"iter"
+	"maps"
 	"reflect"
 	"strings"
 	"sync"
@@ -93,6 +95,11 @@ func dominant(found []candidate) (reflect.Type, bool) {
 // nearest returns the known name that a misspelt one most likely means, or
 // nothing when no name is close.
 func nearest(name string, known map[string]reflect.Type) string {
+	return Nearest(name, maps.Keys(known))
+}
+
+// Nearest is the same for names of any kind. Of several that are as near, it is the first in the alphabet.
+func Nearest(name string, known iter.Seq[string]) string {
 	const longest = 64
 	if len(name) > longest {
 		return ""

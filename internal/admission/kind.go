@@ -26,6 +26,22 @@ type Kind struct {
 	ValidateDelete func(ctx context.Context, obj client.Object) (warnings []string, err error)
 }
 
+// Unattended makes a kind warn that nobody acts on it. Its objects are kept, so that manifests can be applied before there
+// is a controller.
+func (k Kind) Unattended() Kind {
+	validate := k.Validate
+	k.Validate = func(ctx context.Context, old, obj client.Object) ([]string, error) {
+		warnings := []string{k.GVK.Kind + " is stored, but this version of Modelplane has no controller for it: nothing is made of it, " +
+			"and its status stays empty"}
+		if validate == nil {
+			return warnings, nil
+		}
+		more, err := validate(ctx, old, obj)
+		return append(warnings, more...), err
+	}
+	return k
+}
+
 // ValidatePath is where the kind is validated, in kubebuilder's convention.
 func (k Kind) ValidatePath() string { return k.path("validate") }
 

@@ -10,7 +10,9 @@ import (
 	"slices"
 
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
 	"github.com/modelplane/modelplane/internal/admission"
 	"github.com/modelplane/modelplane/internal/engine"
@@ -102,7 +104,34 @@ func All() ([]manager.Domain, error) {
 		}
 		out = append(out, d)
 	}
-	return out, nil
+	return out, warnOfUnattended(out)
+}
+
+// quiet are kinds that controllers of others read, and one whose controller runs only where it is asked for.
+var quiet = []string{"ClusterServingRuntime", "ClusterStorageContainer", "LLMInferenceServiceConfig", "MLflowConfig", "MLflowOperator", "ServingRuntime"}
+
+// warnOfUnattended lets kinds say that there is no controller for them yet.
+func warnOfUnattended(domains []manager.Domain) error {
+	scheme, err := NewScheme()
+	if err == nil {
+		err = admission.AddToScheme(scheme)
+	}
+	attended := map[schema.GroupKind]bool{}
+	for _, d := range domains {
+		for _, c := range d.Controllers {
+			gvk, failed := apiutil.GVKForObject(c.Object(), scheme)
+			attended[gvk.GroupKind()] = true
+			err = errors.Join(err, failed)
+		}
+	}
+	for _, d := range domains {
+		for i, k := range d.Admission {
+			if !attended[k.GVK.GroupKind()] && !slices.Contains(quiet, k.GVK.Kind) {
+				d.Admission[i] = k.Unattended()
+			}
+		}
+	}
+	return err
 }
 
 // NewScheme knows every type that a domain reads or writes.

@@ -142,6 +142,7 @@ func examples() map[string][]example {
 		"7 canaries":        canaryExamples,
 		"8 runtimes":        runtimeExamples,
 		"9 other kinds":     otherExamples,
+		"9 what is meant":   meantExamples,
 	}
 }
 

@@ -231,9 +231,10 @@ func appliesTwice(t *testing.T, cluster *testkit.Cluster, namespace string) {
 			t.Errorf("the model is at %q, want %q", got, uri)
 		}
 	}
-	_, stderr, err := cluster.Kubectl(t, strings.Replace(named("warned", standard, predictor("containerConcurrency: 3")), "namespace: a", "namespace: "+namespace, 1),
+	_, stderr, err := cluster.Kubectl(t, strings.Replace(named("warned", standard+" disable-autoupdate=x", predictor("containerConcurrency: 3")), "namespace: a", "namespace: "+namespace, 1),
 		"apply", "-f", "-")
-	if err != nil || !strings.Contains(stderr, "Warning: spec.predictor.containerConcurrency: has no effect in Standard mode") {
+	if err != nil || !strings.Contains(stderr, "Warning: spec.predictor.containerConcurrency: has no effect in Standard mode") ||
+		!strings.Contains(stderr, "did you mean disable-auto-update?") {
 		t.Errorf("kubectl shows %q, %v", stderr, err)
 	}
 }

@@ -41,7 +41,9 @@ func (r Rules) validateService(ctx context.Context, old, obj client.Object) ([]s
 	if before != nil {
 		recorded = translated(before.Status.DeploymentMode)
 	}
-	found := examine(isvc, recorded, cfg, before == nil)
+	looked := look(isvc, recorded, cfg, before == nil)
+	looked.adviseModel(ctx)
+	found := looked.report
 	if before != nil {
 		// The stored object may be older than our defaults.
 		before = before.DeepCopy()
@@ -53,6 +55,10 @@ func (r Rules) validateService(ctx context.Context, old, obj client.Object) ([]s
 }
 
 func examine(isvc *v1beta1.InferenceService, recorded string, cfg *config.Config, fresh bool) *report {
+	return look(isvc, recorded, cfg, fresh).report
+}
+
+func look(isvc *v1beta1.InferenceService, recorded string, cfg *config.Config, fresh bool) *service {
 	s := &service{report: &report{}, isvc: isvc, cfg: cfg, recorded: recorded, fresh: fresh,
 		mode: modeOf(isvc, recorded, cfg), parts: partsOf(isvc)}
 	s.checkMode()
@@ -71,7 +77,8 @@ func examine(isvc *v1beta1.InferenceService, recorded string, cfg *config.Config
 	}
 	s.checkWorkers()
 	s.checkCanaries()
-	return s.report
+	s.checkAnnotations()
+	return s
 }
 
 // nameFormat is what hosts and the names of children allow.
