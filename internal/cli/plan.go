@@ -113,38 +113,48 @@ func (p *Planner) PlanText(ctx context.Context, name string, text []byte, out io
 func (p *Planner) Plan(ctx context.Context, manifests []*manifest, out io.Writer) error {
 	world := &engine.World{Scheme: p.Scheme, Without: p.Without, Objects: slices.Clone(p.Around)}
 	ctx = admission.WithReader(ctx, world)
-	var accepted []*planned
-	for _, m := range p.foreignFirst(manifests) {
+	accepted := map[*manifest]*planned{}
+	for _, m := range p.inOrder(manifests) {
 		obj, warnings, err := p.admit(ctx, m)
 		if err != nil {
 			return &Refusal{From: m.from, Err: err}
 		}
 		world.Objects = append(world.Objects, m.Unstructured)
 		if obj != nil {
-			accepted = append(accepted, &planned{object: obj, gvk: m.GroupVersionKind(), warnings: warnings})
+			accepted[m] = &planned{object: obj, gvk: m.GroupVersionKind(), warnings: warnings}
 		}
 	}
-	for _, a := range accepted {
-		if err := p.decide(ctx, world, a); err != nil {
-			return err
+	var decisions []*planned
+	for _, m := range manifests {
+		if a := accepted[m]; a != nil {
+			if err := p.decide(ctx, world, a); err != nil {
+				return err
+			}
+			decisions = append(decisions, a)
 		}
 	}
-	return render(out, accepted)
+	return render(out, decisions)
 }
 
-// foreignFirst puts objects of other kinds before ours, whose rules may look at
-// them: the configuration holds for all services, wherever in the files it is.
-// Ours keep their order, as if they were created one after the other.
-func (p *Planner) foreignFirst(manifests []*manifest) []*manifest {
-	foreign, own := []*manifest(nil), []*manifest(nil)
-	for _, m := range manifests {
-		if p.kindOf(m.GroupVersionKind()) < 0 {
-			foreign = append(foreign, m)
-			continue
+// inOrder puts what others refer to before them, wherever in the files it is: objects of other kinds, such as the
+// configuration, then ours that have no controller, such as runtimes. The rest keep their order, as if they were created
+// one after the other.
+func (p *Planner) inOrder(manifests []*manifest) []*manifest {
+	rank := func(m *manifest) int {
+		switch gvk := m.GroupVersionKind(); {
+		case p.kindOf(gvk) < 0:
+			return 0
+		case !slices.ContainsFunc(p.Controllers, func(c engine.Controller) bool { return p.looksAfter(c, gvk) }):
+			return 1
 		}
-		own = append(own, m)
+		return 2
 	}
-	return append(foreign, own...)
+	return slices.SortedStableFunc(slices.Values(manifests), func(a, b *manifest) int { return rank(a) - rank(b) })
+}
+
+func (p *Planner) looksAfter(c engine.Controller, gvk schema.GroupVersionKind) bool {
+	of, err := apiutil.GVKForObject(c.Object(), p.Scheme)
+	return err == nil && of == gvk
 }
 
 func (p *Planner) kindOf(gvk schema.GroupVersionKind) int {
@@ -153,13 +163,10 @@ func (p *Planner) kindOf(gvk schema.GroupVersionKind) int {
 
 func (p *Planner) decide(ctx context.Context, world *engine.World, a *planned) error {
 	for _, c := range p.Controllers {
-		gvk, err := apiutil.GVKForObject(c.Object(), p.Scheme)
-		if err != nil {
-			return err
-		}
-		if gvk != a.gvk {
+		if !p.looksAfter(c, a.gvk) {
 			continue
 		}
+		var err error
 		a.decided = true
 		a.Decision, err = c.Decide(ctx, a.object, world)
 		return err

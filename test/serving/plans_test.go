@@ -329,13 +329,14 @@ func (s *stage) clear(t testing.TB, a *act, scenery []*unstructured.Unstructured
 // comesTrue plays those whose status is in the file, and waits for the manager to say and make what was decided.
 func (s *stage) comesTrue(t *testing.T, p *plan) {
 	testkit.Eventually(t, patience, "the plan to come true", func() error {
+		// First, because a Deployment's status speaks of the number of pods that it was given last.
+		if err := s.scale(t.Context(), p.name); err != nil {
+			return err
+		}
 		for _, u := range p.inside() {
 			if err := s.act(t.Context(), u); err != nil {
 				return err
 			}
-		}
-		if err := s.scale(t.Context(), p.name); err != nil {
-			return err
 		}
 		return s.differs(t.Context(), p)
 	})
