@@ -306,7 +306,7 @@ func (w *writer) put(ctx context.Context, body *unstructured.Unstructured, opts 
 // the watch says that it is gone.
 func (w *writer) replace(ctx context.Context, in *intent, live client.Object) error {
 	if live == nil {
-		return WaitFor("ChildNotSeen", "%s exists but is not seen yet. It is replaced as soon as it is.", in.key)
+		return WaitFor("ChildNotSeen", "%s exists but is not seen yet. It is replaced as soon as it is.", in.key).passes()
 	}
 	uid := live.GetUID()
 	err := w.client.Delete(ctx, in.body.DeepCopy(),

@@ -114,7 +114,7 @@ func (r *reconciler[T, Seen]) ending(ctx context.Context, obj T) (*Plan, error) 
 		return nil, nil
 	}
 	if ending.Problem == nil && ending.Status == nil {
-		ending.Problem = WaitFor("Deleting", "It is being deleted, and waits for what must happen before. Nothing needs to be done.")
+		ending.Problem = WaitFor("Deleting", "It is being deleted, and waits for what must happen before. Nothing needs to be done.").passes()
 	}
 	return &ending.Plan, nil
 }

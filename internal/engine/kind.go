@@ -187,6 +187,10 @@ type Spec struct {
 	// child over, so that a plan that does not have it removes it. What they
 	// set later is theirs: others go by the same name.
 	OldManagers []string
+	// Blocked writes a problem that does not end by itself, and that the plan's own
+	// status does not speak of, to where tools of the kind look for failures. The
+	// condition that says whether the object is ready is False already.
+	Blocked func(status map[string]any, p *Problem)
 	// ApplyFailedReasons gives the reason for a child that cannot be written, by its kind,
 	// where users know one; "" stands for all other kinds. By default the reason
 	// is that of the failure.

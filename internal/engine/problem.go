@@ -35,6 +35,8 @@ type Problem struct {
 
 	// visible problems are reported at once, others after several failures.
 	visible bool
+	// passing problems end by themselves.
+	passing bool
 	cause   error
 }
 
@@ -54,6 +56,12 @@ func WaitFor(reason, format string, args ...any) *Problem {
 	return &Problem{Family: Waiting, Reason: reason, Message: fmt.Sprintf(format, args...), visible: true}
 }
 
+// passes is the problem as one that ends by itself.
+func (p *Problem) passes() *Problem {
+	p.passing = true
+	return p
+}
+
 // problemOf sorts an error of a write into its family.
 func problemOf(err error, doing string) *Problem {
 	var p *Problem
@@ -63,7 +71,7 @@ func problemOf(err error, doing string) *Problem {
 	switch {
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		return &Problem{Family: Waiting, Reason: "NamespaceTerminating",
-			Message: fmt.Sprintf("%s: the namespace is being deleted.", doing), cause: err, visible: true}
+			Message: fmt.Sprintf("%s: the namespace is being deleted.", doing), cause: err, visible: true, passing: true}
 	case withoutNamespace(err):
 		return &Problem{Family: Waiting, Reason: "NamespaceMissing",
 			Message: fmt.Sprintf("%s: the namespace does not exist. Create it.", doing), cause: err, visible: true}

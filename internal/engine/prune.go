@@ -127,7 +127,7 @@ func (w *writer) removeUnreachable(ctx context.Context, o owner) (gone bool, pro
 		}
 		gone = false
 		if obj.GetDeletionTimestamp() != nil && len(obj.GetFinalizers()) > 0 {
-			out.fail(WaitFor("ChildTerminating", "It is being deleted and waits for %s to go, which has finalizers. If it stays, look at these.", key))
+			out.fail(WaitFor("ChildTerminating", "It is being deleted and waits for %s to go, which has finalizers. If it stays, look at these.", key).passes())
 			continue
 		}
 		w.remove(ctx, o, key, obj, &out)

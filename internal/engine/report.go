@@ -38,6 +38,7 @@ type reporter struct {
 	events  events.EventRecorder
 	clock   clock.PassiveClock
 	ready   string
+	blocked func(map[string]any, *Problem) // as in Spec; may be nil
 	knative bool
 	owner   string
 	part    part
@@ -224,6 +225,9 @@ func (r *reporter) put(status map[string]any, p *Problem) {
 		return
 	}
 	setCondition(status, r.ready, metav1.ConditionFalse, p)
+	if r.blocked != nil && !p.passing {
+		r.blocked(status, p)
+	}
 }
 
 // stamp keeps the transition time of conditions whose status stands, gives the

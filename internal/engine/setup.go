@@ -89,7 +89,7 @@ func (c *controllerOf[T, Seen]) reconciler(e *Engine, gvk schema.GroupVersionKin
 		},
 		report: &reporter{
 			client: e.mgr.GetClient(), events: e.mgr.GetEventRecorder(c.spec.fieldOwner()), clock: e.clock,
-			ready: c.spec.readyType(), readyEvent: c.spec.ReadyEvent, notReadyEvent: c.spec.NotReadyEvent, knative: c.spec.KnativeConditions, owner: c.spec.fieldOwner(),
+			ready: c.spec.readyType(), blocked: c.spec.Blocked, readyEvent: c.spec.ReadyEvent, notReadyEvent: c.spec.NotReadyEvent, knative: c.spec.KnativeConditions, owner: c.spec.fieldOwner(),
 			written: map[types.UID]writtenStatus{}, rivals: rivals, live: live, kind: gvk,
 			noStatus: c.spec.NoStatus, told: map[types.UID]string{},
 		},

@@ -27,6 +27,7 @@ import (
 	"github.com/modelplane/modelplane/internal/serving/graphs"
 	"github.com/modelplane/modelplane/internal/serving/ingress"
 	"github.com/modelplane/modelplane/internal/serving/observed"
+	"github.com/modelplane/modelplane/internal/serving/status"
 	"github.com/modelplane/modelplane/internal/serving/trainedmodels"
 )
 
@@ -73,6 +74,7 @@ func (r *Domain) services() engine.Controller {
 		OldManagers:       []string{oldManager},
 		ReadyEvent:        "InferenceServiceReady",
 		NotReadyEvent:     "InferenceServiceNotReady",
+		Blocked:           status.Blocked,
 		Children: []engine.ChildKind{
 			{Object: &appsv1.Deployment{}, Trim: kube.TrimDeployment},
 			{Object: &corev1.Service{}, Trim: kube.TrimService},

@@ -12,6 +12,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/modelplane/modelplane/api/serving/v1beta1"
@@ -80,6 +81,38 @@ func TestWaitingForAGeneration(t *testing.T) {
 	if latest := conditionOf(t, b, isvc, status.LatestReady); latest != "" || isvc.Status.ObservedGeneration != isvc.Generation {
 		t.Errorf("the new generation is served, but %s is %q and the status is of generation %d", status.LatestReady, latest, isvc.Status.ObservedGeneration)
 	}
+}
+
+// TestARefusedChildIsBlocked: what only the API server knows to be wrong is told where GitOps tools look, too.
+func TestARefusedChildIsBlocked(t *testing.T) {
+	b := servingtest.New(t)
+	b.Manage(t, b.Manager)
+	isvc := b.Service("iris", "sklearn")
+	isvc.Spec.Predictor.Model.Resources = corev1.ResourceRequirements{
+		Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("2")},
+		Limits:   corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")},
+	}
+	b.Create(t, isvc)
+	transition := func(want v1beta1.TransitionStatus) {
+		t.Helper()
+		testkit.Eventually(t, servingtest.Patience, "the status to say "+string(want), func() error {
+			if err := b.C.Get(t.Context(), client.ObjectKeyFromObject(isvc), isvc); err != nil {
+				return err
+			}
+			if m := isvc.Status.ModelStatus; m == nil || m.TransitionStatus != want {
+				return fmt.Errorf("it says %+v", m)
+			}
+			return nil
+		})
+	}
+	transition(v1beta1.BlockedByFailedLoad)
+	if told := isvc.Status.ModelStatus.LastFailureInfo; told == nil || !strings.Contains(told.Message, "must be less than or equal to cpu limit") {
+		t.Errorf("the failure is told as %+v", told)
+	}
+	b.Change(t, isvc, func() { isvc.Spec.Predictor.Model.Resources.Requests = nil })
+	transition(v1beta1.InProgress)
+	b.RollOut(t, "iris-predictor")
+	transition(v1beta1.UpToDate)
 }
 
 // refuseNewPods is what a Deployment says whose change has arrived and whose new pods do not fit into the quota.

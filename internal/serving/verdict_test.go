@@ -57,7 +57,7 @@ func TestVerdicts(t *testing.T) {
 		"Degraded": {
 			"cause-crash", "cause-image", "cause-oom", "cause-quota", "cause-secret", "cause-model-path", "rollout-broken",
 			"rollout-over-quota", "rollout-too-late", "rollout-broken-too-late", "multi-node-worker-fails", "knative-missing",
-			"knative-failing", "gateway-missing", "gateway-refuses", "runtime-missing", "runtime-none", "config-bad-new",
+			"knative-failing", "keda-missing", "ca-bundle-missing", "gateway-missing", "gateway-refuses", "runtime-missing", "runtime-none", "config-bad-new",
 		},
 	} {
 		for _, name := range cases {

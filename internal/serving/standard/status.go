@@ -52,15 +52,23 @@ func (p *planner) judgeFront(cs *kube.Conditions, front *frontDoor) {
 	}
 }
 
+// reasonCanaries is known to users; the message has the cause.
+const reasonCanaries = "CanariesNotReady"
+
 // judgeCanaries tells how the predictors on trial are.
 func (p *planner) judgeCanaries(cs *kube.Conditions, s *v1beta1.InferenceServiceStatus) {
 	if len(p.parts.Canaries) == 0 {
 		return
 	}
-	worst := kube.Condition{Type: status.CanaryReady, Status: metav1.ConditionTrue}
+	worst := kube.Condition{Type: status.CanaryReady, Status: metav1.ConditionTrue, Reason: "AllCanariesReady"}
 	for _, c := range p.parts.Canaries {
-		if condition := p.judge.Rollout(status.CanaryReady, c.Name); worst.Status == metav1.ConditionTrue {
+		condition := p.judge.Rollout(status.CanaryReady, c.Name)
+		if condition.Status != metav1.ConditionTrue && worst.Status != metav1.ConditionFalse &&
+			(worst.Status == metav1.ConditionTrue || condition.Status == metav1.ConditionFalse) {
 			worst = condition
+			if worst.Reason != reasonCanaries { // or else it is what was said before
+				worst.Reason, worst.Message = reasonCanaries, "Canary "+c.Canary+": "+condition.Message
+			}
 		}
 		s.CanaryStatuses = append(s.CanaryStatuses, v1beta1.CanaryStatus{
 			Name: c.Canary, Ready: p.seen.Available(c.Name), TrafficPercent: c.Percent, ModelStatus: p.judge.ModelStatus(c),

@@ -9,6 +9,7 @@ import (
 
 	"github.com/modelplane/modelplane/api/serving/v1beta1"
 	"github.com/modelplane/modelplane/internal/config"
+	"github.com/modelplane/modelplane/internal/engine"
 	"github.com/modelplane/modelplane/internal/kube"
 	"github.com/modelplane/modelplane/internal/kube/cause"
 	"github.com/modelplane/modelplane/internal/serving/resolve"
@@ -86,10 +87,14 @@ func (j Judge) modelBefore(c *resolve.Component) *v1beta1.ModelStatus {
 }
 
 // activeBefore: a model that was loaded goes on answering while pods of it are
-// left, whatever becomes of its successor.
+// left, whatever becomes of its successor. As long as none was ever loaded nothing
+// is said, by which dashboards tell a service that is new.
 func activeBefore(before *v1beta1.ModelStatus, pods []corev1.Pod) v1beta1.ModelState {
 	if before != nil && before.ModelRevisionStates != nil && before.ModelRevisionStates.ActiveModelState == v1beta1.Loaded && countReady(pods) > 0 {
 		return v1beta1.Loaded
+	}
+	if before == nil || before.ModelRevisionStates == nil || before.ModelRevisionStates.ActiveModelState == "" {
+		return ""
 	}
 	return v1beta1.Pending
 }
@@ -118,7 +123,7 @@ func invalidModel(before *v1beta1.ModelStatus, f *resolve.Failure) *v1beta1.Mode
 		s = before.DeepCopy()
 	}
 	if s.ModelRevisionStates == nil {
-		s.ModelRevisionStates = &v1beta1.ModelRevisionStates{ActiveModelState: v1beta1.Pending}
+		s.ModelRevisionStates = &v1beta1.ModelRevisionStates{}
 	}
 	s.TransitionStatus = v1beta1.InvalidSpec
 	s.ModelRevisionStates.TargetModelState = v1beta1.FailedToLoad
@@ -146,6 +151,23 @@ func (j Judge) blocked(s *v1beta1.InferenceServiceStatus, cs kube.Conditions) {
 		}
 		return
 	}
+}
+
+// Blocked does the same for a problem that only the engine knows of, say a child that the API server refused.
+func Blocked(status map[string]any, p *engine.Problem) {
+	if status["deploymentMode"] == config.ModeModelMesh {
+		return
+	}
+	model, _ := status["modelStatus"].(map[string]any)
+	if model == nil {
+		model = map[string]any{"transitionStatus": ""}
+		status["modelStatus"] = model
+	}
+	if t := model["transitionStatus"]; t == string(v1beta1.BlockedByFailedLoad) || t == string(v1beta1.InvalidSpec) {
+		return
+	}
+	model["transitionStatus"] = string(v1beta1.BlockedByFailedLoad)
+	model["lastFailureInfo"] = map[string]any{"reason": string(v1beta1.RuntimeUnhealthy), "message": p.Message}
 }
 
 func countReady(pods []corev1.Pod) int {

@@ -54,7 +54,7 @@ const (
 )
 
 // telling are the conditions that say something also when they are True.
-var telling = []string{stoppedCondition, settingsIgnored, UpdatesHeld}
+var telling = []string{stoppedCondition, settingsIgnored, UpdatesHeld, CanaryReady}
 
 // ReadyConditions are those of the components, by component.
 var ReadyConditions = map[v1beta1.ComponentType]string{

@@ -75,6 +75,11 @@ func (p Part) autoscaled() bool {
 	return class == ClassHPA || class == ClassKEDA
 }
 
+// held tells that an HPA keeps the number of pods where it is.
+func (p Part) held() bool {
+	return p.Replicas != nil && *p.Replicas > 0 && p.Worker == nil && Class(p.Annotations) == ClassHPA
+}
+
 // InitialReplicas tells that the number of pods in the Deployment is only where it starts: an autoscaler owns it from
 // then on, and it must be written at creation only.
 func InitialReplicas(p Part) bool { return p.autoscaled() }

@@ -23,6 +23,10 @@ const defaultCPUUtilization = 80
 // needs one, or nothing.
 func Autoscaler(p Part, cfg *config.Config) []client.Object {
 	switch {
+	case p.held():
+		// Whoever looks for the autoscaler of a canary finds one. It changes nothing.
+		p.Scale = v1beta1.ComponentExtensionSpec{MinReplicas: p.Replicas, MaxReplicas: *p.Replicas}
+		return []client.Object{hpa(p)}
 	case !p.autoscaled():
 		return nil
 	case Class(p.Annotations) == ClassKEDA:
@@ -50,10 +54,31 @@ func hpa(p Part) *autoscalingv2.HorizontalPodAutoscaler {
 			})
 		}
 	}
-	if a := p.Scale.AutoScaling; a != nil {
+	h.Spec.Behavior = defaultBehavior()
+	if a := p.Scale.AutoScaling; a != nil && a.Behavior != nil {
 		h.Spec.Behavior = a.Behavior.DeepCopy()
 	}
 	return h
+}
+
+// defaultBehavior is what an API server makes of a behavior that says nothing. Without any, steps up are smaller:
+// to twice the pods or to four of them, not to four more.
+func defaultBehavior() *autoscalingv2.HorizontalPodAutoscalerBehavior {
+	const pods, percent, seconds = 4, 100, 15
+	return &autoscalingv2.HorizontalPodAutoscalerBehavior{
+		ScaleUp: &autoscalingv2.HPAScalingRules{
+			StabilizationWindowSeconds: ptr.To[int32](0),
+			SelectPolicy:               ptr.To(autoscalingv2.MaxChangePolicySelect),
+			Policies: []autoscalingv2.HPAScalingPolicy{
+				{Type: autoscalingv2.PodsScalingPolicy, Value: pods, PeriodSeconds: seconds},
+				{Type: autoscalingv2.PercentScalingPolicy, Value: percent, PeriodSeconds: seconds},
+			},
+		},
+		ScaleDown: &autoscalingv2.HPAScalingRules{
+			SelectPolicy: ptr.To(autoscalingv2.MaxChangePolicySelect),
+			Policies:     []autoscalingv2.HPAScalingPolicy{{Type: autoscalingv2.PercentScalingPolicy, Value: percent, PeriodSeconds: seconds}},
+		},
+	}
 }
 
 // resourceMetrics are the processor and memory targets of a component, in the order given. Where no list is given,

@@ -180,7 +180,9 @@ func TestReplicas(t *testing.T) {
 		{name: "nobody scales and nothing is said", class: "none"},
 		{name: "nobody scales from zero", class: "none", min: ptr.To[int32](0), want: ptr.To[int32](0)},
 		{name: "an unknown class scales nothing", class: "kpa", min: ptr.To[int32](2), want: ptr.To[int32](2)},
-		{name: "a fixed number wins", fixed: ptr.To[int32](2), min: ptr.To[int32](5), want: ptr.To[int32](2)},
+		{name: "a fixed number wins", fixed: ptr.To[int32](2), min: ptr.To[int32](5), want: ptr.To[int32](2), scaler: true},
+		{name: "a fixed number of nothing", fixed: ptr.To[int32](0), want: ptr.To[int32](0)},
+		{name: "a fixed number that nobody scales", class: "none", fixed: ptr.To[int32](2), want: ptr.To[int32](2)},
 		{name: "a group keeps its size", worker: true, min: ptr.To[int32](2)},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
