@@ -230,6 +230,9 @@ func TestNewDownloaderRollsNothing(t *testing.T) {
 		})
 	}
 	platform("modelplane:v1", "/modelplane", "before.test")
+	h.Create(t, h.Service("probe", "sklearn"))
+	h.RollOut(t, "probe-predictor")
+	h.host(t, "probe", fmt.Sprintf("probe-%s.before.test", h.NS)) // the manager has seen the configuration
 	isvc := h.Service("iris", "sklearn")
 	isvc.Spec.Predictor.Model.StorageURI = nil
 	isvc.Spec.Predictor.StorageUris = []v1beta1.StorageUri{{Uri: "s3://b/m"}}
