@@ -13,6 +13,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
+	"sigs.k8s.io/yaml"
 
 	"github.com/modelplane/modelplane/internal/chart/charttest"
 	_ "github.com/modelplane/modelplane/internal/config"  // registers metrics
@@ -33,7 +34,7 @@ type panel struct {
 var (
 	metricPattern = regexp.MustCompile(`\b[a-z]+(?:_[a-z]+)+\b`)
 	quotedPattern = regexp.MustCompile(`"[^"]*"`)
-	legendPattern = regexp.MustCompile(`{{\s*(\w+)\s*}}`)
+	legendPattern = regexp.MustCompile(`{{\s*(?:\$labels\.)?(\w+)\s*}}`)
 	groupPattern  = regexp.MustCompile(`by \(([^)]*)\)`)
 	matchPattern  = regexp.MustCompile(`(\w+)(?:=|!=|=~|!~)"`)
 	descPattern   = regexp.MustCompile(`fqName: "([^"]+)".*constLabels: {(.*)}, variableLabels: {([^}]*)}`)
@@ -74,6 +75,40 @@ func TestDashboardShowsWhatExists(t *testing.T) {
 	}
 }
 
+// TestAlertsAreAboutWhatExists does the same for alerts, and holds the page that lists them.
+func TestAlertsAreAboutWhatExists(t *testing.T) {
+	var rules []struct {
+		Alert, Expr, For    string
+		Labels, Annotations map[string]string
+	}
+	raw, err := os.ReadFile(filepath.Join(charttest.Dir(), "files", "alerts.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := yaml.UnmarshalStrict(raw, &rules); err != nil {
+		t.Fatal(err)
+	}
+	page, err := os.ReadFile("../../docs/monitoring.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	registered := registeredMetrics(t)
+	for _, r := range rules {
+		for _, problem := range check(r.Expr, r.Annotations["summary"], registered) {
+			t.Errorf("%s: %s", r.Alert, problem)
+		}
+		if r.For == "" || r.Labels["severity"] == "" || r.Annotations["description"] == "" {
+			t.Errorf("%s does not say for how long, how bad it is or what to do", r.Alert)
+		}
+		if !strings.Contains(string(page), "| `"+r.Alert+"` |") {
+			t.Errorf("docs/monitoring.md does not list %s", r.Alert)
+		}
+	}
+	if listed := strings.Count(string(page), "| `Modelplane"); len(rules) < 5 || listed != len(rules) {
+		t.Errorf("%d alerts, and the page lists %d", len(rules), listed)
+	}
+}
+
 // registeredMetrics maps each metric to its labels.
 func registeredMetrics(t *testing.T) map[string][]string {
 	t.Helper()
@@ -108,7 +143,7 @@ func check(expr, legend string, registered map[string][]string) []string {
 			names = append(names, strings.TrimSuffix(name, "_bucket"))
 		}
 	}
-	if len(names) != 1 {
+	if names = slices.Compact(names); len(names) != 1 {
 		return []string{"expected one metric, found " + strings.Join(names, ", ")}
 	}
 	labels, ok := registered[names[0]]
