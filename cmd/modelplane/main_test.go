@@ -29,7 +29,7 @@ func TestMain(m *testing.M) {
 	testkit.Main(m)
 }
 
-// TestWrongCallsAreOneLine: exit code 2, one line that says what to do, nothing else.
+// TestWrongCallsAreOneLine: exit code 64, one line that says what to do, nothing else.
 func TestWrongCallsAreOneLine(t *testing.T) {
 	for _, c := range []struct {
 		args []string
@@ -49,6 +49,8 @@ func TestWrongCallsAreOneLine(t *testing.T) {
 		{args: []string{"manager", "--log-format=xml"}, want: "--log-format"},
 		{args: []string{"manager", "--kube-api-burst=0"}, want: "--kube-api-burst"},
 		{args: []string{"version", "--output=xml"}, want: "--output"},
+		{args: []string{"explain", "isvc"}, want: "KIND/NAME"},
+		{args: []string{"plan"}, want: "filename"},
 		{args: []string{"storage-initializer"}, want: "0 arguments are no pairs"}, // still there for images that people named themselves
 	} {
 		t.Run(strings.Join(c.args, " "), func(t *testing.T) {
@@ -142,14 +144,14 @@ func TestOwnNamespace(t *testing.T) {
 }
 
 func TestVersion(t *testing.T) {
-	for _, output := range []string{"text", "json"} {
+	for output, args := range map[string][]string{"": {"--version"}, "text": {"version", "-o", "text"}, "json": {"version", "-o", "json"}} {
 		root := newRoot()
 		var stdout bytes.Buffer
 		root.SetOut(&stdout)
-		if code := command.Execute(root, []string{"version", "-o", output}, &stdout); code != 0 {
+		if code := command.Execute(root, args, &stdout); code != 0 {
 			t.Fatalf("exit code %d: %s", code, &stdout)
 		}
-		if output == "text" {
+		if output != "json" {
 			if got := stdout.String(); got != version.Get().String()+"\n" {
 				t.Errorf("version printed %q", got)
 			}
@@ -174,7 +176,7 @@ func TestKubectlPlugin(t *testing.T) {
 		t.Errorf("exit code %d, printed %s%s", code, &stdout, &stderr)
 	}
 	root = newRoot()
-	if code := command.Execute(root, []string{"explain", "isvc"}, &stderr); code != command.ExitFailed || !strings.Contains(stderr.String(), `(see "kubectl modelplane explain --help")`) {
+	if code := command.Execute(root, []string{"explain", "isvc"}, &stderr); code != command.ExitUsage || !strings.Contains(stderr.String(), `(see "kubectl modelplane explain --help")`) {
 		t.Errorf("exit code %d, printed %s", code, &stderr)
 	}
 }

@@ -22,6 +22,7 @@ import (
 
 	"github.com/modelplane/modelplane/internal/cli/explain"
 	"github.com/modelplane/modelplane/internal/engine"
+	"github.com/modelplane/modelplane/internal/process/command"
 )
 
 // Known is what explain must be told: the kinds that have a controller, and
@@ -32,13 +33,6 @@ type Known struct {
 	About       []explain.About
 }
 
-// Exit codes of explain. A wrong call is an error like any other: scripts must
-// be able to tell it from an object that is not ready.
-const (
-	explainFailed   = 1
-	explainNotReady = 2
-)
-
 // Verdict is the end of a command that did what it should and has bad news.
 // They are printed already.
 type Verdict struct{ text string }
@@ -46,17 +40,10 @@ type Verdict struct{ text string }
 func (v *Verdict) Error() string { return v.text }
 
 // ExitCode tells scripts that the object is not ready.
-func (v *Verdict) ExitCode() int { return explainNotReady }
+func (v *Verdict) ExitCode() int { return command.ExitNo }
 
 // Silent says that there is nothing left to print.
 func (v *Verdict) Silent() bool { return true }
-
-// failed gives an error the exit code of one.
-type failed struct{ error }
-
-func (f failed) ExitCode() int { return explainFailed }
-
-func (f failed) Unwrap() error { return f.error }
 
 // explainCall is what the command line says.
 type explainCall struct {
@@ -77,7 +64,7 @@ func NewExplainCommand(known func() (*Known, error)) *cobra.Command {
 state of each, the first cause and the next step. It only reads, with your own
 permissions; what you may not read is named and left out.
 
-Exit code: 0 ready, 2 not ready, 1 anything else.`,
+Exit code: 0 ready, 2 not ready, 1 failed (no such object, no cluster), 64 wrong call.`,
 		Example: `  modelplane explain inferenceservice/iris
   modelplane explain isvc iris -n models -o json
   kubectl modelplane explain inferencegraph/pipeline --context staging`,
@@ -85,15 +72,9 @@ Exit code: 0 ready, 2 not ready, 1 anything else.`,
 		PreRunE: func(*cobra.Command, []string) error { return call.check() },
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			call.self = cmd.CommandPath()
-			err := call.run(cmd.Context(), known, cmd.OutOrStdout())
-			var verdict *Verdict
-			if err == nil || errors.As(err, &verdict) {
-				return err
-			}
-			return failed{err}
+			return call.run(cmd.Context(), known, cmd.OutOrStdout())
 		},
 	}
-	c.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return failed{err} })
 	c.Flags().StringVarP(&call.namespace, "namespace", "n", "", "namespace of the object (default that of the context)")
 	c.Flags().StringVar(&call.kubeconfig, "kubeconfig", "", "how to reach the cluster (default KUBECONFIG or ~/.kube/config)")
 	c.Flags().StringVar(&call.context, "context", "", "context of the kubeconfig (default its current one)")
@@ -108,7 +89,7 @@ func (e *explainCall) args(_ *cobra.Command, args []string) error {
 		words = strings.Split(args[0], "/")
 	}
 	if len(words) != 2 || words[0] == "" || words[1] == "" {
-		return failed{errors.New("name one object as KIND/NAME, such as inferenceservice/iris")}
+		return errors.New("name one object as KIND/NAME, such as inferenceservice/iris")
 	}
 	e.kind, e.name = words[0], words[1]
 	return nil
@@ -116,7 +97,7 @@ func (e *explainCall) args(_ *cobra.Command, args []string) error {
 
 func (e *explainCall) check() error {
 	if e.output != "text" && e.output != "json" {
-		return failed{fmt.Errorf("--output %q is unknown; use text or json", e.output)}
+		return fmt.Errorf("--output %q is unknown; use text or json", e.output)
 	}
 	return nil
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/modelplane/modelplane/cmd/modelplane/domains"
 	"github.com/modelplane/modelplane/internal/cli"
 	"github.com/modelplane/modelplane/internal/cli/explain"
+	"github.com/modelplane/modelplane/internal/process/command"
 	"github.com/modelplane/modelplane/internal/serving/servingtest"
 	"github.com/modelplane/modelplane/internal/testkit"
 )
@@ -90,8 +91,11 @@ func (b *bench) explain(args ...string) (code int, text string) {
 		fmt.Fprintln(&out, err)
 	}
 	var coded interface{ ExitCode() int }
-	if errors.As(err, &coded) {
+	switch {
+	case errors.As(err, &coded):
 		code = coded.ExitCode()
+	case err != nil:
+		code = command.ExitFailed
 	}
 	return code, out.String()
 }

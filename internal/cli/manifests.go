@@ -5,6 +5,7 @@ package cli
 import (
 	"bufio"
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -120,17 +121,16 @@ func split(file string, text []byte) ([]*manifest, error) {
 		if err != nil {
 			return nil, &Refusal{From: from, Err: err}
 		}
-		m, err := parse(from, doc)
+		found, err := parse(from, doc)
 		if err != nil {
 			return nil, &Refusal{From: from, Err: err}
 		}
-		if m != nil {
-			out = append(out, m)
-		}
+		out = append(out, found...)
 	}
 }
 
-func parse(from string, doc []byte) (*manifest, error) {
+// parse reads one document: nothing, an object, or a list of them.
+func parse(from string, doc []byte) ([]*manifest, error) {
 	if !utf8.Valid(doc) {
 		return nil, notUTF8(doc)
 	}
@@ -153,7 +153,37 @@ func parse(from string, doc []byte) (*manifest, error) {
 	if u.GetAPIVersion() == "" || u.GetKind() == "" {
 		return nil, errors.New("apiVersion and kind must both be set")
 	}
-	return &manifest{from: from, raw: raw, Unstructured: u}, nil
+	if items, ok := object["items"].([]any); ok && strings.HasSuffix(u.GetKind(), "List") {
+		return listed(from, u, items)
+	}
+	return []*manifest{{from: from, raw: raw, Unstructured: u}}, nil
+}
+
+// listed takes a list apart. Items of a list of one kind need not say which it is.
+func listed(from string, list *unstructured.Unstructured, items []any) ([]*manifest, error) {
+	var out []*manifest
+	for i, item := range items {
+		at := fmt.Sprintf("%s item %d", from, i+1)
+		object, ok := item.(map[string]any)
+		if !ok {
+			return nil, fmt.Errorf("item %d is not an object", i+1)
+		}
+		u := &unstructured.Unstructured{Object: object}
+		if kind := strings.TrimSuffix(list.GetKind(), "List"); u.GetKind() == "" && kind != "" {
+			u.SetAPIVersion(list.GetAPIVersion())
+			u.SetKind(kind)
+		}
+		raw, err := json.Marshal(object)
+		if err != nil {
+			return nil, err
+		}
+		more, err := parse(at, raw)
+		if err != nil {
+			return nil, fmt.Errorf("item %d: %w", i+1, err)
+		}
+		out = append(out, more...)
+	}
+	return out, nil
 }
 
 var key = regexp.MustCompile(`([A-Za-z0-9_./-]+)"?\s*:[^:]*$`)

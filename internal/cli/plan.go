@@ -20,6 +20,7 @@ import (
 
 	"github.com/modelplane/modelplane/internal/admission"
 	"github.com/modelplane/modelplane/internal/engine"
+	"github.com/modelplane/modelplane/internal/process/command"
 )
 
 // Planner decides about manifests without a cluster, with the code that decides
@@ -36,6 +37,9 @@ type Planner struct {
 	// Around are objects that stand around: decisions look at them, but nothing
 	// is decided about them.
 	Around []*unstructured.Unstructured
+	// Shipped stand around like these, unless the manifests have an object of the
+	// same kind and name.
+	Shipped []*unstructured.Unstructured
 }
 
 // Refusal is what admission would say of a manifest.
@@ -48,8 +52,8 @@ func (r *Refusal) Error() string { return r.From + ": " + r.Err.Error() }
 
 func (r *Refusal) Unwrap() error { return r.Err }
 
-// ExitCode tells scripts a refusal from a wrong call.
-func (r *Refusal) ExitCode() int { return 1 }
+// ExitCode tells scripts a refusal from a failure and a wrong call.
+func (r *Refusal) ExitCode() int { return command.ExitNo }
 
 // planned is an object that was accepted, with what was decided about it.
 type planned struct {
@@ -63,41 +67,61 @@ type planned struct {
 // NewPlanCommand is `modelplane plan`. The planner is made when the command runs.
 func NewPlanCommand(planner func() (*Planner, error)) *cobra.Command {
 	var files, without []string
-	var namespace string
+	var namespace, output string
+	var bare, strict bool
 	c := &cobra.Command{
 		Use:   "plan -f FILE...",
 		Short: "Show what manifests become, without a cluster",
-		Long: `Reads manifests (objects and whatever they refer to), runs the same defaulting,
-validation and planning as the manager, and prints the children as YAML with the
-conditions as comments. No cluster is contacted.
+		Long: `Reads manifests (objects, lists of them, and whatever they refer to), runs the
+same defaulting, validation and planning as the manager, and prints the children
+as YAML with the conditions as comments. No cluster is contacted. The runtimes
+and the configuration of a new installation stand around, unless the manifests
+have their own.
 
-Exit code: 0 planned, 1 refused (with the message that admission would give), 2 wrong call.`,
+Exit code: 0 planned, 2 refused (with the message that admission would give) or
+warned of with --strict, 1 failed, 64 wrong call.`,
 		Example: `  modelplane plan -f service.yaml
   modelplane plan -f service.yaml -f runtimes/ --without-api gateway.networking.k8s.io
-  kustomize build . | modelplane plan -f -`,
+  kustomize build . | modelplane plan -f - --strict
+  kubectl get isvc -A -o yaml | modelplane plan -f - -o json`,
 		Args: cobra.NoArgs,
+		PreRunE: func(*cobra.Command, []string) error {
+			if output != outputYAML && output != outputJSON {
+				return fmt.Errorf("--output %q is unknown; use %s or %s", output, outputYAML, outputJSON)
+			}
+			return nil
+		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			p, err := planner()
 			if err != nil {
 				return err
 			}
 			p.Without, p.Namespace = without, namespace
-			return p.run(cmd.Context(), files, cmd.InOrStdin(), cmd.OutOrStdout())
+			if bare {
+				p.Shipped = nil
+			}
+			manifests, err := readManifests(files, cmd.InOrStdin())
+			if err != nil {
+				return err
+			}
+			d, err := p.decideAll(cmd.Context(), manifests)
+			if err != nil {
+				return err
+			}
+			if err := d.print(cmd.OutOrStdout(), output); err != nil || !strict {
+				return err
+			}
+			return d.strict()
 		},
 	}
 	c.Flags().StringSliceVarP(&files, "filename", "f", nil, `file or folder with manifests, "-" for the standard input; may be repeated`)
 	c.Flags().StringVarP(&namespace, "namespace", "n", "default", "namespace of objects that name none")
 	c.Flags().StringSliceVar(&without, "without-api", nil, "API group that the cluster does not serve; may be repeated")
+	c.Flags().BoolVar(&bare, "bare", false, "leave out the runtimes and the configuration of a new installation")
+	c.Flags().BoolVar(&strict, "strict", false, "take a warning for a refusal")
+	c.Flags().StringVarP(&output, "output", "o", outputYAML, "how to print: yaml or json")
 	_ = c.MarkFlagRequired("filename")
 	return c
-}
-
-func (p *Planner) run(ctx context.Context, files []string, stdin io.Reader, out io.Writer) error {
-	manifests, err := readManifests(files, stdin)
-	if err != nil {
-		return err
-	}
-	return p.Plan(ctx, manifests, out)
 }
 
 // PlanText plans the manifests of one text; golden tests of the domains use it.
@@ -106,34 +130,70 @@ func (p *Planner) PlanText(ctx context.Context, name string, text []byte, out io
 	if err != nil {
 		return err
 	}
-	return p.Plan(ctx, manifests, out)
+	d, err := p.decideAll(ctx, manifests)
+	if err != nil {
+		return err
+	}
+	return render(out, d.made)
 }
 
-// Plan admits all manifests, then decides about each that has a controller.
-func (p *Planner) Plan(ctx context.Context, manifests []*manifest, out io.Writer) error {
-	world := &engine.World{Scheme: p.Scheme, Without: p.Without, Objects: slices.Clone(p.Around)}
+// decisions are what was decided about manifests, in their order.
+type decisions struct {
+	made []*planned
+	// skipped are objects that were only looked at.
+	skipped []string
+}
+
+// strict is a refusal if there are warnings.
+func (d *decisions) strict() error {
+	n := 0
+	for _, m := range d.made {
+		n += len(m.warnings)
+	}
+	if n > 0 {
+		return &Refusal{From: "--strict", Err: fmt.Errorf("%d warnings", n)}
+	}
+	return nil
+}
+
+// decideAll admits all manifests, then decides about each that has a controller.
+func (p *Planner) decideAll(ctx context.Context, manifests []*manifest) (*decisions, error) {
+	world := &engine.World{Scheme: p.Scheme, Without: p.Without, Objects: slices.Concat(p.Around, p.unless(manifests))}
 	ctx = admission.WithReader(ctx, world)
 	accepted := map[*manifest]*planned{}
 	for _, m := range p.inOrder(manifests) {
 		obj, warnings, err := p.admit(ctx, m)
 		if err != nil {
-			return &Refusal{From: m.from, Err: err}
+			return nil, &Refusal{From: m.from, Err: err}
 		}
 		world.Objects = append(world.Objects, m.Unstructured)
 		if obj != nil {
 			accepted[m] = &planned{object: obj, gvk: m.GroupVersionKind(), warnings: warnings}
 		}
 	}
-	var decisions []*planned
+	out := &decisions{}
 	for _, m := range manifests {
-		if a := accepted[m]; a != nil {
-			if err := p.decide(ctx, world, a); err != nil {
-				return err
-			}
-			decisions = append(decisions, a)
+		a := accepted[m]
+		if a == nil {
+			out.skipped = append(out.skipped, m.GetKind()+" "+nameOf(m))
+			continue
 		}
+		if err := p.decide(ctx, world, a); err != nil {
+			return nil, err
+		}
+		out.made = append(out.made, a)
 	}
-	return render(out, decisions)
+	return out, nil
+}
+
+// unless leaves out what is shipped and also among the manifests. One without a namespace is taken for it: the
+// configuration is the platform's, wherever that runs.
+func (p *Planner) unless(manifests []*manifest) []*unstructured.Unstructured {
+	return slices.DeleteFunc(slices.Clone(p.Shipped), func(u *unstructured.Unstructured) bool {
+		return slices.ContainsFunc(manifests, func(m *manifest) bool {
+			return m.GroupVersionKind() == u.GroupVersionKind() && m.GetName() == u.GetName()
+		})
+	})
 }
 
 // inOrder puts what others refer to before them, wherever in the files it is: objects of other kinds, such as the

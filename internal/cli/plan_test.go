@@ -77,12 +77,19 @@ func TestPlanCommand(t *testing.T) {
 		{name: "the reference is missing", args: []string{"-f", goodFile}, want: "condition Ready=False (ConfigMapMissing)"},
 		{name: "a folder holds both", args: []string{"-f", dir}, want: `from: "7"`},
 		{name: "standard input", args: []string{"-f", "-", "-n", "team"}, stdin: good, want: "Sample team/one"},
-		{name: "refused", args: []string{"-f", "-"}, stdin: strings.Replace(good, "from", "frm", 1), want: `unknown field "spec.frm"`, code: 1},
-		{name: "refused by the webhook's rule", args: []string{"-f", "-"}, stdin: strings.Replace(good, "from: later", "message: refused", 1), want: "say something else", code: 1},
-		{name: "not UTF-8", args: []string{"-f", "-"}, stdin: strings.Replace(good, "later", "l\xffter", 1), want: "line 4, field from: not valid UTF-8", code: 1},
-		{name: "three megabytes", args: []string{"-f", "-"}, stdin: strings.Replace(good, "later", strings.Repeat("x", 3<<20), 1), want: "spec.from: the largest field", code: 1},
+		{name: "refused", args: []string{"-f", "-"}, stdin: strings.Replace(good, "from", "frm", 1), want: `unknown field "spec.frm"`, code: 2},
+		{name: "refused by the webhook's rule", args: []string{"-f", "-"}, stdin: strings.Replace(good, "from: later", "message: refused", 1), want: "say something else", code: 2},
+		{name: "not UTF-8", args: []string{"-f", "-"}, stdin: strings.Replace(good, "later", "l\xffter", 1), want: "line 4, field from: not valid UTF-8", code: 2},
+		{name: "three megabytes", args: []string{"-f", "-"}, stdin: strings.Replace(good, "later", strings.Repeat("x", 3<<20), 1), want: "spec.from: the largest field", code: 2},
 		{name: "no such file", args: []string{"-f", filepath.Join(dir, "no.yaml")}, want: "no such file", code: -1},
 		{name: "nothing in it", args: []string{"-f", "-"}, stdin: "---\n# nothing\n", want: "no object found", code: -1},
+		{name: "a list", args: []string{"-f", "-"}, stdin: `{apiVersion: v1, kind: List, items: [{apiVersion: test.modelplane.dev/v1, kind: Sample, metadata: {name: one}, spec: {from: later}}, ` +
+			`{apiVersion: v1, kind: ConfigMap, metadata: {name: later}, data: {value: "7"}}]}`, want: "# only looked at: ConfigMap default/later"},
+		{name: "a list of one kind", args: []string{"-f", "-"}, stdin: `{apiVersion: test.modelplane.dev/v1, kind: SampleList, items: [{metadata: {name: one}, spec: {}}]}`, want: "Sample default/one"},
+		{name: "a wrong item", args: []string{"-f", "-"}, stdin: `{apiVersion: v1, kind: List, items: [7]}`, want: "item 1 is not an object", code: 2},
+		{name: "an unknown field in an item", args: []string{"-f", "-"}, stdin: `{apiVersion: test.modelplane.dev/v1, kind: SampleList, items: [{metadata: {name: one}, spec: {}}, {metadata: {name: two}, spec: {frm: x}}]}`, want: "- item 2: ", code: 2},
+		{name: "JSON", args: []string{"-f", "-", "-o", "json"}, stdin: good, want: `"reason": "ConfigMapMissing"`},
+		{name: "another output", args: []string{"-f", "-", "-o", "xml"}, stdin: good, want: `--output "xml" is unknown`, code: -1},
 		{name: "API absent", args: []string{"-f", "-", "--without-api", "gateway.networking.k8s.io"}, stdin: good, want: "Sample default/one"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -4,11 +4,13 @@ package cli
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
 	"github.com/modelplane/modelplane/internal/engine"
@@ -36,8 +38,66 @@ func render(out io.Writer, decisions []*planned) error {
 	return err
 }
 
+const (
+	outputYAML = "yaml"
+	outputJSON = "json"
+)
+
+// print says what was decided, and what was only looked at.
+func (d *decisions) print(out io.Writer, format string) error {
+	if format == outputJSON {
+		return d.json(out)
+	}
+	if err := render(out, d.made); err != nil || len(d.skipped) == 0 {
+		return err
+	}
+	var b bytes.Buffer
+	b.WriteString("---\n")
+	comment(&b, "only looked at: %s", strings.Join(d.skipped, ", "))
+	_, err := out.Write(b.Bytes())
+	return err
+}
+
+// answer is one decision for programs.
+type answer struct {
+	APIVersion string           `json:"apiVersion"`
+	Kind       string           `json:"kind"`
+	Name       string           `json:"name"`
+	Verdict    string           `json:"verdict"`
+	Warnings   []string         `json:"warnings,omitempty"`
+	Status     map[string]any   `json:"status,omitempty"`
+	Events     []engine.Event   `json:"events,omitempty"`
+	Children   []map[string]any `json:"children,omitempty"`
+}
+
+func (d *decisions) json(out io.Writer) error {
+	said := struct {
+		Objects []answer `json:"objects"`
+		Skipped []string `json:"skipped,omitempty"`
+	}{Objects: []answer{}, Skipped: d.skipped}
+	for _, m := range d.made {
+		a := answer{APIVersion: m.gvk.GroupVersion().String(), Kind: m.gvk.Kind, Name: nameOf(m.object), Verdict: m.verdict(),
+			Warnings: m.warnings, Status: m.Status, Events: m.told()}
+		for _, child := range m.Children {
+			a.Children = append(a.Children, child.Object)
+		}
+		said.Objects = append(said.Objects, a)
+	}
+	e := json.NewEncoder(out)
+	e.SetIndent("", "  ")
+	return e.Encode(said)
+}
+
+// told are the events, also the last one.
+func (d *planned) told() []engine.Event {
+	if d.DeleteSelf != nil {
+		return []engine.Event{*d.DeleteSelf}
+	}
+	return d.Events
+}
+
 func (d *planned) summary(b *bytes.Buffer) {
-	comment(b, "%s %s: %s", d.gvk.Kind, d.name(), d.verdict())
+	comment(b, "%s %s: %s", d.gvk.Kind, nameOf(d.object), d.verdict())
 	for _, w := range d.warnings {
 		comment(b, "warning: %s", w)
 	}
@@ -45,11 +105,7 @@ func (d *planned) summary(b *bytes.Buffer) {
 		comment(b, "condition %s=%s (%s) %s", c.Type, c.Status, c.Reason, c.Message)
 	}
 	d.status(b)
-	events := d.Events
-	if d.DeleteSelf != nil {
-		events = []engine.Event{*d.DeleteSelf}
-	}
-	for _, e := range events {
+	for _, e := range d.told() {
 		comment(b, "event %s: %s", e.Reason, e.Message)
 	}
 }
@@ -84,12 +140,12 @@ func (d *planned) verdict() string {
 	return fmt.Sprintf("%d children", len(d.Children))
 }
 
-func (d *planned) name() string {
-	name := d.object.GetName()
+func nameOf(o metav1.Object) string {
+	name := o.GetName()
 	if name == "" {
-		name = d.object.GetGenerateName() + "*"
+		name = o.GetGenerateName() + "*"
 	}
-	if ns := d.object.GetNamespace(); ns != "" {
+	if ns := o.GetNamespace(); ns != "" {
 		return ns + "/" + name
 	}
 	return name

@@ -37,6 +37,7 @@ func everything() map[string]any {
 		},
 		"podDisruptionBudget": on(),
 		"serviceMonitor":      on(),
+		"prometheusRule":      on(),
 		"dashboard":           on(),
 	}
 }

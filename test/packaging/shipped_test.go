@@ -61,6 +61,46 @@ func valuesOf(t *testing.T, text string) map[string]any {
 	return values
 }
 
+// TestPlanKnowsWhatIsShipped: `modelplane plan` has the runtimes and the configuration of a release without values.
+func TestPlanKnowsWhatIsShipped(t *testing.T) {
+	objects, err := charts.Shipped()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got, want []string
+	for _, object := range objects {
+		got = append(got, (&unstructured.Unstructured{Object: object}).GetName())
+	}
+	runtimes, containers := bring(t, nil)
+	want = slices.AppendSeq(slices.Collect(maps.Keys(runtimes)), maps.Keys(containers))
+	slices.Sort(got)
+	slices.Sort(want)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("runtimes and storage containers (-chart +plan):\n%s", diff)
+	}
+	data, err := charts.ServingConfig()
+	if err != nil {
+		t.Fatal(err)
+	}
+	parsed := func(text string) (out map[string]any) {
+		if err := yaml.Unmarshal([]byte(text), &out); err != nil {
+			t.Fatal(err)
+		}
+		delete(out, "image") // which has another name in each release
+		return out
+	}
+	cm := configMap(t, config.Name, nil)
+	for key, text := range cm.Data {
+		planned, _ := data[key].(string)
+		if diff := cmp.Diff(parsed(text), parsed(planned)); diff != "" {
+			t.Errorf("%s (-chart +plan):\n%s", key, diff)
+		}
+	}
+	if len(data) != len(cm.Data) {
+		t.Errorf("%d keys, and %d in the chart", len(data), len(cm.Data))
+	}
+}
+
 // TestConfiguration proves that the manager finds nothing wrong with what the chart writes.
 func TestConfiguration(t *testing.T) {
 	parse := func(values string) *config.Config {

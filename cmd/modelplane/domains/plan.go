@@ -3,8 +3,12 @@
 package domains
 
 import (
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/modelplane/modelplane/charts"
 	"github.com/modelplane/modelplane/internal/admission"
 	"github.com/modelplane/modelplane/internal/cli"
+	"github.com/modelplane/modelplane/internal/config"
 	"github.com/modelplane/modelplane/internal/manager"
 )
 
@@ -25,5 +29,27 @@ func NewPlanner() (*cli.Planner, error) {
 	for _, d := range all {
 		p.Controllers = append(p.Controllers, d.Controllers...)
 	}
-	return p, nil
+	p.Shipped, err = shipped()
+	return p, err
+}
+
+// shipped is what a release brings for services to use, with the configuration that holds for them.
+func shipped() ([]*unstructured.Unstructured, error) {
+	objects, err := charts.Shipped()
+	if err != nil {
+		return nil, err
+	}
+	data, err := charts.ServingConfig()
+	if err != nil {
+		return nil, err
+	}
+	objects = append(objects, map[string]any{
+		"apiVersion": "v1", "kind": "ConfigMap", "data": data,
+		"metadata": map[string]any{"name": config.Name, "namespace": "modelplane-system"},
+	})
+	var out []*unstructured.Unstructured
+	for _, object := range objects {
+		out = append(out, &unstructured.Unstructured{Object: object})
+	}
+	return out, nil
 }

@@ -17,10 +17,13 @@ import (
 	"github.com/modelplane/modelplane/internal/version"
 )
 
-// Exit codes: a failed run and a wrong call are different things to scripts and to kubelets.
+// Exit codes, the same for all commands: a failed run, an answer that is bad news, and a wrong call are different things to
+// scripts and to kubelets.
 const (
 	ExitFailed = 1
-	ExitUsage  = 2
+	// ExitNo is the end of a command that did what it should: a manifest would be refused, an object is not ready.
+	ExitNo    = 2
+	ExitUsage = 64
 )
 
 // Failure marks an error of a command that was called correctly.
@@ -38,6 +41,8 @@ func (f *Failure) Unwrap() error { return f.Err }
 // ExitCode method, and with a Silent method say that all is printed already.
 func Execute(root *cobra.Command, args []string, stderr io.Writer) int {
 	root.SilenceUsage, root.SilenceErrors = true, true
+	root.Version = version.Get().String()
+	root.SetVersionTemplate("{{.Version}}\n")
 	markFailures(root)
 	root.SetArgs(args)
 	ran, err := root.ExecuteC()

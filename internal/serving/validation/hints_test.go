@@ -20,7 +20,7 @@ const offered = `{apiVersion: serving.kserve.io/v1alpha1, kind: ClusterServingRu
 
 func serves(fields string) string { return isvc(standard, `{predictor: {model: {`+fields+`}}}`) }
 
-// meantExamples are accepted, with or without a word.
+// meantExamples are about what the cluster would not do, or not as meant.
 var meantExamples = []example{
 	accepted("a format that is served", serves(`modelFormat: {name: onnx}, storageUri: s3://a`)).with(offered),
 	accepted("a misspelt format", serves(`modelFormat: {name: onx}, storageUri: s3://a`)).with(offered),
@@ -31,6 +31,8 @@ var meantExamples = []example{
 	accepted("a server for many models", serves(`modelFormat: {name: sklearn}, runtime: many`)).with(offered),
 	accepted("a misspelt annotation", isvc(standard+" autoscalerclass=none disable-autoupdate=x", plain)),
 	accepted("an annotation for Secrets", isvc(standard+" s3-endpoint=minio", plain)),
+	accepted("a request at the limit", serves(`modelFormat: {name: onnx}, storageUri: s3://a, resources: {requests: {cpu: "1"}, limits: {cpu: 1000m}}`)),
+	rejected("a request above the limit", serves(`modelFormat: {name: onnx}, storageUri: s3://a, resources: {requests: {cpu: "2"}, limits: {cpu: 1500m}}`)),
 	accepted("annotations that are read", isvc(standard+" secretKey=a stop=false", plain)),
 }
 

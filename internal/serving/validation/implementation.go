@@ -4,6 +4,7 @@ package validation
 
 import (
 	"fmt"
+	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -95,10 +96,11 @@ func (s *service) checkFormat(p *part) {
 	}
 }
 
-// checkEnv refuses variables that would undo what the platform does.
+// checkEnv refuses variables that would undo what the platform does, and containers that cannot be started.
 func (s *service) checkEnv(p *part) {
 	for _, c := range p.containers() {
 		s.Refuse(pythonPath(c)...)
+		s.Refuse(overLimit(c)...)
 	}
 	for _, c := range listed(p.pod.Containers, p.path.Child("containers")) {
 		if i := envIndex(c.Env, envStorageURI); i >= 0 && p.predictor != nil && c.Name == transformerContainer {
@@ -116,6 +118,19 @@ func pythonPath(c placed) field.ErrorList {
 		if e.Name == envPythonPath {
 			out = append(out, field.Forbidden(c.path.Child("env").Index(i).Child("name"),
 				"environment variable "+envPythonPath+" is not allowed for security reasons; put the code into the image instead"))
+		}
+	}
+	return out
+}
+
+// overLimit refuses what the API server would refuse of the pods, where nobody looks.
+func overLimit(c placed) field.ErrorList {
+	var out field.ErrorList
+	for _, name := range slices.Sorted(maps.Keys(c.Resources.Requests)) {
+		asked := c.Resources.Requests[name]
+		if limit, limited := c.Resources.Limits[name]; limited && asked.Cmp(limit) > 0 {
+			out = append(out, field.Invalid(c.path.Child("resources", "requests").Key(string(name)), asked.String(),
+				fmt.Sprintf("must be less than or equal to %s limit of %s", name, &limit)))
 		}
 	}
 	return out
