@@ -28,7 +28,7 @@ const root = "../.."
 
 // processes of the machine; the manager is in a pod.
 var processes = []string{
-	"etcd", "containerd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "coredns", "kube-proxy", "kubelet",
+	"etcd", "containerd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "addons", "coredns", "kube-proxy", "kubelet",
 }
 
 // cluster is one local cluster with Modelplane in it.

@@ -149,6 +149,8 @@ func TestControlPlane(t *testing.T) {
 		}
 	})
 
+	t.Run("claims get volumes", func(t *testing.T) { local{t, l.dir}.claimsGetVolumes() })
+
 	t.Run("a second up changes nothing", func(t *testing.T) {
 		l := local{t, l.dir}
 		before := l.pids()

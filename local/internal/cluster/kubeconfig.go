@@ -26,6 +26,7 @@ func (c *Cluster) writeKubeconfigs(p pki, st *state) error {
 		c.componentKubeconfig(nameKubelet):           certKubelet,
 		c.componentKubeconfig(nameProxy):             certProxy,
 		c.componentKubeconfig(nameDNS):               certDNS,
+		c.componentKubeconfig(nameAddons):            certAddons,
 	}
 	for path, cert := range files {
 		data, err := kubeconfig(p, st.apiServerURL(), cert)

@@ -31,6 +31,7 @@ const (
 	nameKubelet    = "kubelet"
 	nameProxy      = "kube-proxy"
 	nameDNS        = "coredns"
+	nameAddons     = "addons"
 )
 
 // Names of the node's ports in the state file.
@@ -42,6 +43,7 @@ const (
 	portDNS           = "coredns"
 	portDNSHealth     = "coredns-health"
 	portDNSReady      = "coredns-ready"
+	portAddonsHealth  = "addons-health"
 )
 
 // nodeState is what the state file remembers of the node: that there is one, and what down must put back.
@@ -153,6 +155,15 @@ func (c *Cluster) nodeSpecs(p pki, st *state) []spec {
 		args:   []string{"--conf=" + c.nodeFile("Corefile")},
 		inputs: []string{c.nodeFile("Corefile"), c.componentKubeconfig(nameDNS)},
 		probe:  probe{url: st.local("http", portDNSReady) + "/ready"},
+	}, {
+		name: nameAddons, path: c.Executable,
+		args: []string{
+			"--kubeconfig=" + c.componentKubeconfig(nameAddons),
+			"--volumes=" + filepath.Join(c.Dir, "volumes"),
+			fmt.Sprintf("--health=127.0.0.1:%d", st.Ports[portAddonsHealth]),
+		},
+		inputs: []string{c.componentKubeconfig(nameAddons)},
+		probe:  probe{url: st.local("http", portAddonsHealth)},
 	}}
 }
 
@@ -161,12 +172,12 @@ func (b *bringUp) node(ctx context.Context, specs map[string]spec) error {
 	if err := b.load(ctx, b.nodeFile("images", "pause.archive")); err != nil {
 		return err
 	}
-	if !b.runs(nameDNS) {
-		if _, err := b.apply(ctx, "cluster DNS", []byte(b.dnsManifests())); err != nil {
+	if !b.runs(nameDNS) || !b.runs(nameAddons) {
+		if _, err := b.apply(ctx, "DNS and volumes", []byte(b.dnsManifests()+"---\n"+AddonManifests())); err != nil {
 			return err
 		}
 	}
-	if err := b.stage(ctx, specs, []string{nameKubelet, nameDNS, nameProxy}); err != nil {
+	if err := b.stage(ctx, specs, []string{nameKubelet, nameDNS, nameProxy, nameAddons}); err != nil {
 		return err
 	}
 	return b.waitForNode(ctx)

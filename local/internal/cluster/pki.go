@@ -38,6 +38,7 @@ const (
 	certKubeletClient     = "kube-apiserver-kubelet-client"
 	certProxy             = "kube-proxy"
 	certDNS               = "coredns"
+	certAddons            = "addons"
 
 	keyServiceAccounts = "service-accounts"
 )
@@ -58,8 +59,11 @@ type certSpec struct {
 	hosts  []string
 }
 
-// dnsUser is who the name server is to the API server.
-const dnsUser = "modelplane-local:coredns"
+// Who the name server and the addons are to the API server.
+const (
+	dnsUser    = "modelplane-local:coredns"
+	addonsUser = "modelplane-local:addons"
+)
 
 var loopback = []string{"localhost", "127.0.0.1"}
 
@@ -77,6 +81,7 @@ var certSpecs = []certSpec{
 	{certKubeletClient, caCluster, "kube-apiserver-kubelet-client", []string{"system:masters"}, nil},
 	{certProxy, caCluster, "system:kube-proxy", nil, nil},
 	{certDNS, caCluster, dnsUser, nil, nil},
+	{certAddons, caCluster, addonsUser, nil, nil},
 }
 
 // pki is a directory of key pairs.

@@ -28,7 +28,7 @@ const (
 // processNames lists every process that a cluster may have, in starting order; ending goes backwards.
 var processNames = []string{
 	nameEtcd, nameContainerd, nameAPIServer, nameControllerManager, nameScheduler,
-	nameDNS, nameProxy, nameKubelet,
+	nameAddons, nameDNS, nameProxy, nameKubelet,
 }
 
 // controlPlaneStages says what may start together once the stage before is ready. containerd is only there

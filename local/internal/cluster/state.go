@@ -21,7 +21,7 @@ import (
 const marker = "cluster.json"
 
 // ownEntries are the only names that down removes from a state directory.
-var ownEntries = []string{"bin", "etcd", "kubeconfig", "kubeconfigs", "logs", "models", "node", "pki", "run", lockFile, marker}
+var ownEntries = []string{"bin", "etcd", "kubeconfig", "kubeconfigs", "logs", "models", "node", "pki", "run", "volumes", lockFile, marker}
 
 // state is the content of the marker file.
 type state struct {
@@ -91,6 +91,7 @@ var portOwners = map[string]string{
 	portDNS:               nameDNS,
 	portDNSHealth:         nameDNS,
 	portDNSReady:          nameDNS,
+	portAddonsHealth:      nameAddons,
 }
 
 // choosePorts keeps a recorded port while its process runs or nobody else has taken it, and asks the

@@ -50,6 +50,7 @@ var table = []Component{
 	{"kubelet", func() int { return cli.Run(kubelet.NewKubeletCommand(context.Background())) }},
 	{"kube-proxy", func() int { return cli.Run(proxy.NewProxyCommand()) }},
 	{"coredns", runDNS},
+	{"addons", runAddons},
 	{"kubectl", runKubectl},
 }
 
