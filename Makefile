@@ -62,10 +62,11 @@ down: ## End what `make up` started and remove its files
 	"$$local" down
 
 .PHONY: status
-status: ## Show the processes of `make up`
+status: ## Show the processes of `make up`, the manager and its version
 	@local="$(state)/bin/modelplane-local"; \
 	[ -x "$$local" ] || { echo "nothing runs; make up starts it"; exit 1; }; \
-	"$$local" status
+	$(GO) build -o bin/up ./hack/up; \
+	bin/up --local "$$local" --status
 
 ##@ Develop
 
@@ -121,9 +122,9 @@ test-onnx: ## Run the tests of the ONNX server, as far as there are a C compiler
 .PHONY: e2e
 e2e: bin/up ## Bring everything up on this machine, use it, break it, take it down
 	@echo "==> images for the tests"
-	@mkdir -p dist/e2e; for program in echo transformer; do \
-		$(GO) run ./hack/image --by-content --package ./test/e2e/$$program --name modelplane-$$program --out dist/e2e \
-			| tee dist/e2e/modelplane-$$program.reference; \
+	@mkdir -p dist/e2e; for package in test/e2e/echo examples/quickstart/transformer; do \
+		name=modelplane-$$(basename $$package); \
+		$(GO) run ./hack/image --by-content --package ./$$package --name $$name --out dist/e2e | tee dist/e2e/$$name.reference; \
 	done
 	@echo "==> an S3 server for the tests (three minutes the first time)"
 	@$(GO) tool -C internal/fetch/fetchtest/gateway/versitygw -n versitygw >/dev/null

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -66,4 +67,20 @@ func sourceDate(epoch, commit string) (time.Time, error) {
 func git(args ...string) (string, error) {
 	out, err := exec.Command("git", args...).Output()
 	return strings.TrimSpace(string(out)), err
+}
+
+// keep puts a copy of the program where people start it. It takes the place of one that may be running in one step.
+func keep(binary, place string) error {
+	program, err := os.ReadFile(binary)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(place), 0o755); err != nil {
+		return err
+	}
+	next := place + ".new"
+	if err := os.WriteFile(next, program, 0o755); err != nil {
+		return err
+	}
+	return os.Rename(next, place)
 }

@@ -114,7 +114,9 @@ func imageFor(o options, p platform, dir string) (v1.Image, error) {
 		entries, err = addTree(entries, o.tree)
 	} else {
 		binary := filepath.Join(dir, o.program())
-		err = compile(o, p, binary)
+		if err = compile(o, p, binary); err == nil && o.keepAs != "" {
+			err = keep(binary, o.keepAs)
+		}
 		entries = append(entries, file{name: o.program(), mode: 0o555, from: binary})
 	}
 	if err != nil {

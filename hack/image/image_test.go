@@ -57,10 +57,11 @@ func TestImage(t *testing.T) {
 	checkBinary(t, contents["modelplane"].content)
 }
 
-// TestPodImage: what is pulled by every node that runs a model is small.
+// TestPodImage: what is pulled by every node that runs a model is small. The program is there by itself, when asked for.
 func TestPodImage(t *testing.T) {
 	const most = 30e6
-	o, err := parse([]string{"--package", "./cmd/modelplane-pod", "--out", t.TempDir()})
+	program := filepath.Join(t.TempDir(), "bin", "program")
+	o, err := parse([]string{"--package", "./cmd/modelplane-pod", "--out", t.TempDir(), "--program", program})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,6 +85,9 @@ func TestPodImage(t *testing.T) {
 	image, err := index.Image(manifest.Manifests[0].Digest)
 	if err != nil {
 		t.Fatal(err)
+	}
+	if kept, err := os.ReadFile(program); err != nil || !bytes.Equal(kept, filesOf(t, image)["modelplane-pod"].content) {
+		t.Errorf("the program by itself is another one: %v", err)
 	}
 	config, err := image.ConfigFile()
 	if err != nil || strings.Join(config.Config.Entrypoint, " ") != "/modelplane-pod" || filesOf(t, image)["modelplane-pod"].header.Mode != 0o555 {
@@ -334,6 +338,7 @@ func TestWrongCalls(t *testing.T) {
 		{"--name UPPER", `"UPPER:v0.1.0" is not the name of an image`},
 		{"--version v1/2", `"modelplane:v1/2" is not the name of an image`},
 		{"--commit a'b", `--commit "a'b" is not a commit`},
+		{"--program bin/x --tree dist", "--program takes what is compiled"},
 	} {
 		if err := command(strings.Fields(c.args), io.Discard); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %s", c.args, err, c.want)

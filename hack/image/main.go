@@ -45,6 +45,7 @@ type options struct {
 	platforms []platform
 	roots     string // file with the certificate authorities to trust; empty: none
 	out       string
+	keepAs    string // where the program is wanted by itself as well; empty: nowhere
 }
 
 func command(args []string, stdout io.Writer) error {
@@ -80,6 +81,7 @@ func parse(args []string) (options, error) {
 	flags.StringVar(&platforms, "platforms", "linux/"+runtime.GOARCH, "platforms to build for, separated by commas")
 	flags.StringVar(&o.roots, "ca-certificates", "/etc/ssl/certs/ca-certificates.crt", "authorities that the image trusts; left out when the file does not exist")
 	flags.StringVar(&o.out, "out", "dist", "directory to write to")
+	flags.StringVar(&o.keepAs, "program", "", "file to write the compiled program to as well, for use on this machine")
 	if err := flags.Parse(args); err != nil {
 		return o, err
 	}
@@ -114,6 +116,9 @@ func parse(args []string) (options, error) {
 
 // validate refuses what the linker's command line or a registry would misunderstand.
 func (o options) validate() error {
+	if o.keepAs != "" && (o.tree != "" || len(o.platforms) > 1) {
+		return errors.New("--program takes what is compiled for one platform")
+	}
 	if !referencePattern.MatchString(o.reference()) {
 		return fmt.Errorf("%q is not the name of an image; see --name and --version", o.reference())
 	}

@@ -6,6 +6,7 @@
 //
 //	go run ./hack/up                 on this machine
 //	go run ./hack/up --dir DIR       with the cluster's files in DIR
+//	go run ./hack/up --status        only shows what runs
 //	KUBECONFIG=… go run ./hack/up    into the cluster that KUBECONFIG names; nothing is started
 //
 // It puts the pieces together and knows nothing of what is inside of them.
@@ -58,12 +59,24 @@ func command(ctx context.Context, args []string, out io.Writer) error {
 	flags.StringVar(&u.image, "image", "", "with KUBECONFIG: the image, as the nodes of that cluster find it")
 	flags.StringVar(&u.pod, "pod-image", "", "with KUBECONFIG: the image of what runs once per pod (default: the image with -pod behind its name)")
 	flags.StringVar(&u.version, "version", "", "version that the manager is built as (default: v and the chart's appVersion)")
+	status := false
+	flags.BoolVar(&status, "status", false, "show what runs, and fail when a part of it is not well")
 	flags.DurationVar(&u.timeout, "timeout", 5*time.Minute, "how long each step may take")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
 	if flags.NArg() > 0 {
 		return fmt.Errorf("%q is not expected", flags.Arg(0))
+	}
+	if status {
+		kubeconfig, err := u.ownKubeconfig(ctx)
+		if err == nil && kubeconfig == "" {
+			err = errors.New("nothing runs; make up starts it")
+		}
+		if err != nil {
+			return err
+		}
+		return u.status(ctx, kubeconfig)
 	}
 	start := time.Now()
 	if err := u.run(ctx, os.Getenv("KUBECONFIG")); err != nil {
@@ -88,7 +101,7 @@ func (u *up) run(ctx context.Context, kubeconfig string) error {
 		return err
 	}
 	u.heading("images")
-	image, err := u.load(ctx, "modelplane", "--package", "./cmd/modelplane", "--version", u.version)
+	image, err := u.load(ctx, "modelplane", "--package", "./cmd/modelplane", "--version", u.version, "--program", program)
 	if err != nil {
 		return err
 	}
@@ -98,6 +111,9 @@ func (u *up) run(ctx context.Context, kubeconfig string) error {
 	}
 	server, err := u.loadServer(ctx)
 	if err != nil {
+		return err
+	}
+	if err := u.loadTransformer(ctx); err != nil {
 		return err
 	}
 	if err := u.install(ctx, own, localValues(image, pod, server)); err != nil {
@@ -161,20 +177,6 @@ func (u *up) load(ctx context.Context, name string, from ...string) (string, err
 func (u *up) installElsewhere(ctx context.Context, kubeconfig string) error {
 	u.heading("installing into the cluster of KUBECONFIG; none is started here")
 	return u.install(ctx, kubeconfig, imageValues(u.image, u.pod))
-}
-
-// show ends with what a person wants to see.
-func (u *up) show(ctx context.Context, kubeconfig string) error {
-	u.heading("the cluster")
-	if err := u.pass(ctx, u.local, append([]string{"status"}, u.dirFlag()...)...); err != nil {
-		return err
-	}
-	fmt.Fprintf(u.out, "\n  export KUBECONFIG=%s\n", kubeconfig)
-	if _, err := exec.LookPath("kubectl"); err != nil {
-		fmt.Fprintf(u.out, "  export PATH=$PATH:%s\n", filepath.Join(filepath.Dir(kubeconfig), "bin"))
-	}
-	fmt.Fprint(u.out, "  kubectl get pods --all-namespaces\n\n")
-	return nil
 }
 
 func (u *up) heading(text string) { fmt.Fprintf(u.out, "==> %s\n", text) }

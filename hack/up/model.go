@@ -22,6 +22,10 @@ const (
 	serverImage   = "modelplane-onnx"
 	exampleModels = "examples/onnx"
 	exampleInput  = exampleModels + "/iris/request-v1.json"
+	// quickstart holds manifests that run with what is brought here; the first of them is applied.
+	quickstart       = "examples/quickstart"
+	transformerImage = "modelplane-transformer"
+	transformerTag   = "example" // as the manifest has it
 )
 
 // loadServer makes the image of the model server that needs nothing from outside. Its files are collected by its own
@@ -65,8 +69,21 @@ func (u *up) ensureCompiler(ctx context.Context) error {
 	return nil
 }
 
-//go:embed model.yaml
-var modelManifests string
+// loadTransformer makes the image that an example of the quick start names.
+func (u *up) loadTransformer(ctx context.Context) error {
+	start := time.Now()
+	_, err := output(ctx, "go", "run", "./hack/image", "--package", "./"+quickstart+"/transformer", "--name", transformerImage,
+		"--version", transformerTag, "--commit", "unknown", "--out", u.archive)
+	if err != nil {
+		return err
+	}
+	u.say("image", "%s:%s built in %s", transformerImage, transformerTag, since(start))
+	archive := filepath.Join(u.archive, transformerImage+"-"+transformerTag+".oci.tar")
+	return u.pass(ctx, u.local, append([]string{"load-image", archive}, u.dirFlag()...)...)
+}
+
+//go:embed models.yaml
+var modelClass string
 
 // serveExample puts the example models beside the cluster and has one of them served.
 func (u *up) serveExample(ctx context.Context, kubeconfig string) error {
@@ -75,9 +92,16 @@ func (u *up) serveExample(ctx context.Context, kubeconfig string) error {
 	if err := copyTree(exampleModels, models); err != nil {
 		return err
 	}
-	manifests := strings.Replace(modelManifests, "MODELS", models, 1)
+	manifests := strings.Replace(modelClass, "MODELS", models, 1)
+	for _, name := range []string{"models.yaml", "iris.yaml"} {
+		text, err := os.ReadFile(filepath.Join(quickstart, name))
+		if err != nil {
+			return err
+		}
+		manifests += "---\n" + string(text)
+	}
 	_, err := patiently(ctx, time.Minute, unreached, func(ctx context.Context) (string, error) {
-		return u.kubectl(ctx, kubeconfig, manifests, "apply", "-f", "-")
+		return u.kubectl(ctx, kubeconfig, manifests, "apply", "--namespace", "default", "-f", "-")
 	})
 	if err != nil {
 		return err

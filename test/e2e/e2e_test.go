@@ -45,6 +45,7 @@ func TestMachine(t *testing.T) {
 			{"a service stops and resumes", cluster.stopsAndResumes},
 		},
 		"experiments": {
+			{"the quick start answers", cluster.quickstartAnswers},
 			{"MLflow keeps what was logged", cluster.mlflowKeepsRuns},
 		},
 	})

@@ -49,21 +49,21 @@ const (
 	fieldName, fieldType, fieldShape                         = 1, 2, 3
 )
 
-// inferRequest is the request of the example, for gRPC.
-func (c cluster) inferRequest(model string) []byte {
+// inferRequest is the request of an example, for gRPC.
+func (c cluster) inferRequest(example, model string) []byte {
 	c.Helper()
-	var example struct {
+	var request struct {
 		Inputs []struct {
 			Name, Datatype string
 			Shape          []uint64
 			Data           []float32
 		}
 	}
-	data, err := os.ReadFile(filepath.Join(root, "examples/onnx/iris/request-v2.json"))
-	if err := errors.Join(err, json.Unmarshal(data, &example)); err != nil || len(example.Inputs) != 1 {
+	data, err := os.ReadFile(filepath.Join(root, "examples/onnx", example, "request-v2.json"))
+	if err := errors.Join(err, json.Unmarshal(data, &request)); err != nil || len(request.Inputs) != 1 {
 		c.Fatalf("no request: %v", err)
 	}
-	in := example.Inputs[0]
+	in := request.Inputs[0]
 	var tensor, raw []byte
 	tensor = protowire.AppendString(protowire.AppendTag(tensor, fieldName, protowire.BytesType), in.Name)
 	tensor = protowire.AppendString(protowire.AppendTag(tensor, fieldType, protowire.BytesType), in.Datatype)
@@ -109,13 +109,25 @@ func classesIn(message []byte) ([]int, error) {
 // grpcAnswers asks the model over gRPC at its Service.
 func (c cluster) grpcAnswers() {
 	c.traffic()
-	conn, err := grpc.NewClient(c.clusterIP("both-predictor")+":8081",
+	c.classesOverGRPC(c.clusterIP("both-predictor"), "iris", "both")
+	web := target{url: "http://" + c.clusterIP("both-predictor") + "/v1/models/both:predict", body: c.irisQuestion(), from: c.flowers()}
+	c.firstAnswer(web)
+	const questions = 40
+	if n := c.count(web, questions); n.answers["iris"] != questions {
+		c.Errorf("over HTTP at the same Service: want %d answers; %v", questions, n)
+	}
+}
+
+// classesOverGRPC wants the classes that the rows of an example belong to.
+func (c cluster) classesOverGRPC(host, example, model string) {
+	c.Helper()
+	conn, err := grpc.NewClient(host+":8081",
 		grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithDefaultCallOptions(grpc.ForceCodec(wire{})))
 	if err != nil {
 		c.Fatal(err)
 	}
 	defer func() { _ = conn.Close() }()
-	request, known := c.inferRequest("both"), c.irisClasses()
+	request, known := c.inferRequest(example, model), c.classes(example)
 	c.eventually("the right classes over gRPC", func() error {
 		ctx, cancel := context.WithTimeout(c.Context(), 10*time.Second)
 		defer cancel()
@@ -129,10 +141,4 @@ func (c cluster) grpcAnswers() {
 		}
 		return err
 	})
-	web := target{url: "http://" + c.clusterIP("both-predictor") + "/v1/models/both:predict", body: c.irisQuestion(), from: c.flowers()}
-	c.firstAnswer(web)
-	const questions = 40
-	if n := c.count(web, questions); n.answers["iris"] != questions {
-		c.Errorf("over HTTP at the same Service: want %d answers; %v", questions, n)
-	}
 }

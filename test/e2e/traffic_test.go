@@ -111,8 +111,14 @@ func (c cluster) clusterIP(service string) string {
 
 func (c cluster) irisClasses() []int {
 	c.Helper()
+	return c.classes("iris")
+}
+
+// classes are those that the rows of an example are known to belong to.
+func (c cluster) classes(example string) []int {
+	c.Helper()
 	var known struct{ Classes []int }
-	data, err := os.ReadFile(filepath.Join(root, "examples/onnx/iris/classes.json"))
+	data, err := os.ReadFile(filepath.Join(root, "examples/onnx", example, "classes.json"))
 	if err := errors.Join(err, json.Unmarshal(data, &known)); err != nil || len(known.Classes) == 0 {
 		c.Fatalf("no classes to compare with: %v", err)
 	}

@@ -115,8 +115,48 @@ func TestExamplesExplainThemselves(t *testing.T) {
 		if len(first) > 120 {
 			t.Errorf("%s: the first line has %d characters, more than 120", m.name, len(first))
 		}
+		second, _, _ := strings.Cut(strings.TrimPrefix(string(m.text), first+"\n"), "\n")
+		if file := filepath.Join(ours, m.name+".yaml"); exists(file) && !quick(m) && (!strings.HasPrefix(second, "# Needs ") || len(second) > 120) {
+			t.Errorf("%s: the second line must say in 120 characters what the example needs, have %q", m.name, second)
+		}
 		if found := host.FindString(string(m.text)); found != "" {
 			t.Errorf("%s: %s names a registry; use the name of a public image", m.name, found)
+		}
+	}
+}
+
+func exists(file string) bool {
+	_, err := os.Stat(file)
+	return err == nil
+}
+
+// quick tells whether an example runs with what `make up` has brought.
+func quick(m manifest) bool { return strings.HasPrefix(m.name, "quickstart/") }
+
+// TestFoldersLeaveThePlatformAlone: whoever applies a whole folder gets examples, and loses neither the platform's
+// configuration nor the servers that others' models have, nor the services of the quick start.
+func TestFoldersLeaveThePlatformAlone(t *testing.T) {
+	started := map[string]bool{"iris": true} // by `make up`
+	for _, m := range read(t, ours) {
+		if quick(m) && m.GetKind() == "InferenceService" {
+			started[m.GetName()] = true
+		}
+	}
+	for _, m := range read(t, ours) {
+		if strings.HasPrefix(m.name, "platform/") {
+			continue
+		}
+		switch m.GetKind() {
+		case "ConfigMap":
+			t.Errorf("%s takes the place of the platform's configuration; move it to the folder platform", m.name)
+		case "ClusterServingRuntime":
+			if strings.Contains(string(m.raw), `"autoSelect":true`) {
+				t.Errorf("%s becomes the server of models of every namespace; move it to the folder platform", m.name)
+			}
+		case "InferenceService":
+			if !quick(m) && started[m.GetName()] {
+				t.Errorf("%s takes the place of a service of the quick start; give it another name", m.name)
+			}
 		}
 	}
 }

@@ -69,7 +69,7 @@ func TestMLflowIsPlanned(t *testing.T) {
 // examples bring.
 func TestPlannedTogether(t *testing.T) {
 	manifests := read(t, ours+"/serving")
-	all := slices.Clone(manifests)
+	all := append(slices.Clone(manifests), read(t, ours+"/platform")...)
 	for _, dir := range shipped {
 		all = append(all, read(t, dir)...)
 	}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command transformer stands in front of the iris model in the end-to-end tests. It takes flowers as people measure
+// Command transformer stands in front of the iris model. It takes flowers as people measure
 // them, asks the predictor for their classes, and answers with their names.
 package main
 
