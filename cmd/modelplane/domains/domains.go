@@ -110,6 +110,9 @@ func All() ([]manager.Domain, error) {
 // quiet are kinds that controllers of others read, and one whose controller runs only where it is asked for.
 var quiet = []string{"ClusterServingRuntime", "ClusterStorageContainer", "LLMInferenceServiceConfig", "MLflowConfig", "MLflowOperator", "ServingRuntime"}
 
+// OnlyRead tells such kinds from those that nobody looks after yet.
+func OnlyRead(kind string) bool { return slices.Contains(quiet, kind) }
+
 // warnOfUnattended lets kinds say that there is no controller for them yet.
 func warnOfUnattended(domains []manager.Domain) error {
 	scheme, err := NewScheme()
@@ -126,7 +129,7 @@ func warnOfUnattended(domains []manager.Domain) error {
 	}
 	for _, d := range domains {
 		for i, k := range d.Admission {
-			if !attended[k.GVK.GroupKind()] && !slices.Contains(quiet, k.GVK.Kind) {
+			if !attended[k.GVK.GroupKind()] && !OnlyRead(k.GVK.Kind) {
 				d.Admission[i] = k.Unattended()
 			}
 		}

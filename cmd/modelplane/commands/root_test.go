@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package commands
 
 import (
 	"bytes"
@@ -23,8 +23,7 @@ const asCommand = "TEST_AS_MODELPLANE"
 
 func TestMain(m *testing.M) {
 	if os.Getenv(asCommand) != "" {
-		main()
-		return
+		os.Exit(command.Execute(New(), os.Args[1:], os.Stderr))
 	}
 	testkit.Main(m)
 }
@@ -58,7 +57,7 @@ func TestWrongCallsAreOneLine(t *testing.T) {
 				t.Setenv(name, value)
 			}
 			var stderr, stdout bytes.Buffer
-			root := newRoot()
+			root := New()
 			root.SetOut(&stdout)
 			root.SetErr(&stdout)
 			if code := command.Execute(root, c.args, &stderr); code != command.ExitUsage {
@@ -91,7 +90,7 @@ func TestExitCodes(t *testing.T) {
 		{name: "all is printed already", err: &cli.Verdict{}, code: 2},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			root := newRoot()
+			root := New()
 			root.AddCommand(&cobra.Command{Use: "try", RunE: func(*cobra.Command, []string) error { return c.err }})
 			var stderr bytes.Buffer
 			if code := command.Execute(root, []string{"try"}, &stderr); code != c.code || stderr.String() != c.stderr {
@@ -145,7 +144,7 @@ func TestOwnNamespace(t *testing.T) {
 
 func TestVersion(t *testing.T) {
 	for output, args := range map[string][]string{"": {"--version"}, "text": {"version", "-o", "text"}, "json": {"version", "-o", "json"}} {
-		root := newRoot()
+		root := New()
 		var stdout bytes.Buffer
 		root.SetOut(&stdout)
 		if code := command.Execute(root, args, &stdout); code != 0 {
@@ -170,12 +169,12 @@ func TestKubectlPlugin(t *testing.T) {
 	t.Cleanup(func() { os.Args[0] = name })
 	os.Args[0] = "/usr/local/bin/kubectl-modelplane"
 	var stdout, stderr bytes.Buffer
-	root := newRoot()
+	root := New()
 	root.SetOut(&stdout)
 	if code := command.Execute(root, []string{"explain", "--help"}, &stderr); code != 0 || !strings.Contains(stdout.String(), "kubectl modelplane explain KIND/NAME") {
 		t.Errorf("exit code %d, printed %s%s", code, &stdout, &stderr)
 	}
-	root = newRoot()
+	root = New()
 	if code := command.Execute(root, []string{"explain", "isvc"}, &stderr); code != command.ExitUsage || !strings.Contains(stderr.String(), `(see "kubectl modelplane explain --help")`) {
 		t.Errorf("exit code %d, printed %s", code, &stderr)
 	}
