@@ -201,6 +201,32 @@ func TestClaim(t *testing.T) {
 	}
 }
 
+// TestClaimGoesWithItsStorage: where the data may go, the claim does when spec.storage is removed, also when that was before.
+func TestClaimGoesWithItsStorage(t *testing.T) {
+	b := mlflowtest.New(t)
+	m := mlflowtest.OnFiles()
+	b.Create(t, m)
+	b.Manage(t, b.Manager)
+	claim := &corev1.PersistentVolumeClaim{}
+	b.Exists(t, claim, "mlflow-pvc")
+	b.Change(t, m, func() { m.Spec = mlflowtest.Server().Spec })
+	testkit.Eventually(t, mlflowtest.Patience, "the change to be seen", func() error {
+		if err := b.C.Get(t.Context(), client.ObjectKeyFromObject(m), m); err != nil {
+			return err
+		}
+		if c := meta.FindStatusCondition(m.Status.Conditions, "Progressing"); c == nil || c.ObservedGeneration != m.Generation {
+			return fmt.Errorf("%+v", c)
+		}
+		return nil
+	})
+	b.Exists(t, claim, "mlflow-pvc")
+	if claim.DeletionTimestamp != nil {
+		t.Fatal("the data went without being asked for")
+	}
+	b.Change(t, m, func() { metav1.SetMetaDataAnnotation(&m.ObjectMeta, mlflow.DeleteDataAnnotation, "true") })
+	gone(t, b, claim)
+}
+
 // TestClaimOfAnotherOperatorStays: it made the claim with a reference to the MLflow, with which it would be collected. The
 // reference goes, also while the server is held back, when spec.storage was removed, and when an earlier release of ours
 // left it; and the annotation that lets the data go still does.

@@ -112,7 +112,7 @@ func (p *planner) children(objects []*unstructured.Unstructured) (*appsv1.Deploy
 	server := &appsv1.Deployment{}
 	var children []engine.Child
 	if p.spec.Storage == nil {
-		children = p.rescued()
+		children = append(p.rescued(), p.unwanted()...)
 	}
 	if p.seen.TLS.Own != nil {
 		children = append(children, engine.Child{Object: p.secret(), Stage: stageNeeds})

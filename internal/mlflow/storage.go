@@ -114,6 +114,23 @@ func (p *planner) risk() string {
 	return fmt.Sprintf("The server runs as it did before, although this would be refused today: %s.", told(errs[0]))
 }
 
+// unwanted is the claim that is left of a spec.storage that was removed, where the data may go. It may be marked as one that
+// is retained, from before the annotation was set.
+func (p *planner) unwanted() []engine.Child {
+	claim := p.seen.Claim
+	if claim == nil || p.keepsData() {
+		return nil
+	}
+	if of := claim.Labels[engine.LabelOwner]; (of == "" || of != string(p.mlflow.UID)) && !metav1.IsControlledBy(claim, p.mlflow) {
+		return nil // somebody else's
+	}
+	gone := foreign(corev1.SchemeGroupVersion.WithKind("PersistentVolumeClaim"))
+	gone.SetNamespace(claim.Namespace)
+	gone.SetName(claim.Name)
+	gone.SetUID(claim.UID)
+	return []engine.Child{{Object: gone, Delete: true}}
+}
+
 // rescued is the claim that another operator made, where the plan does not name it otherwise: because the server is held
 // back, or because spec.storage was removed. It would go with the MLflow, and the data with it. Nothing of it is changed
 // but whom it belongs to.

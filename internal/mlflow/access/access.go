@@ -5,12 +5,14 @@
 // may look and one for those who may change things.
 //
 // RoleBindings of the same names that somebody else made are neither taken over
-// nor removed.
+// nor removed. Those that the operator before us made for the MLflow are ours:
+// where nothing asks for them any more, they are removed.
 package access
 
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -22,6 +24,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/selection"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mlflowv1 "github.com/modelplane/modelplane/api/mlflow/v1"
@@ -44,7 +47,9 @@ const (
 	ViewBinding = "odh-group-mlflow-view"
 	EditBinding = "odh-group-mlflow-edit"
 	authName    = "auth"
-	managedBy   = "mlflow-operator"
+
+	managedByLabel = "app.kubernetes.io/managed-by"
+	managedBy      = "mlflow-operator"
 )
 
 // Condition of an MLflow that tells of its workspaces. It is absent when no
@@ -104,13 +109,16 @@ type Seen struct {
 	Namespaces []string
 	// Foreign are RoleBindings of our names that somebody else made.
 	Foreign map[client.ObjectKey]bool
+	// Earlier are those that the operator before us made for the MLflow, as long
+	// as we have not applied them.
+	Earlier map[client.ObjectKey]types.UID
 }
 
 type kind struct{ settings func() Settings }
 
 // Observe implements engine.Kind.
 func (k kind) Observe(ctx context.Context, r engine.Reader, m *mlflowv1.MLflow) (Seen, error) {
-	seen := Seen{Settings: k.settings(), Foreign: map[client.ObjectKey]bool{}}
+	seen := Seen{Settings: k.settings(), Foreign: map[client.ObjectKey]bool{}, Earlier: map[client.ObjectKey]types.UID{}}
 	if err := seen.readAuth(ctx, r); err != nil {
 		return seen, err
 	}
@@ -124,7 +132,7 @@ func (k kind) Observe(ctx context.Context, r engine.Reader, m *mlflowv1.MLflow) 
 			}
 		}
 	}
-	return seen, nil
+	return seen, seen.readEarlier(ctx, r, m)
 }
 
 func (s *Seen) readAuth(ctx context.Context, r engine.Reader) error {
@@ -166,6 +174,22 @@ func (s *Seen) readNamespaces(ctx context.Context, r engine.Reader, m *mlflowv1.
 	return nil
 }
 
+// readEarlier looks everywhere, since the label of a namespace may have gone while
+// nobody looked. What we have applied is found and pruned without that.
+func (s *Seen) readEarlier(ctx context.Context, r engine.Reader, m *mlflowv1.MLflow) error {
+	list := &metav1.PartialObjectMetadataList{}
+	list.SetGroupVersionKind(rbacv1.SchemeGroupVersion.WithKind("RoleBindingList"))
+	if err := r.List(ctx, list, client.MatchingLabels{managedByLabel: managedBy}); err != nil {
+		return err
+	}
+	for _, b := range list.Items {
+		if (b.Name == ViewBinding || b.Name == EditBinding) && metav1.IsControlledBy(&b, m) && b.Labels[engine.LabelOwner] == "" {
+			s.Earlier[client.ObjectKeyFromObject(&b)] = b.UID
+		}
+	}
+	return nil
+}
+
 func (s *Seen) readBinding(ctx context.Context, r engine.Reader, m *mlflowv1.MLflow, key client.ObjectKey) error {
 	head := &metav1.PartialObjectMetadata{}
 	head.SetGroupVersionKind(rbacv1.SchemeGroupVersion.WithKind("RoleBinding"))
@@ -184,7 +208,7 @@ func (k kind) Plan(_ *mlflowv1.MLflow, seen Seen) engine.Plan {
 		return engine.Plan{KeepChildren: true, Problem: problem, Status: status}
 	}
 	children, foreign := seen.bindings()
-	plan := engine.Plan{Children: children, Status: status}
+	plan := engine.Plan{Children: append(children, seen.leftovers(children)...), Status: status}
 	switch {
 	case len(foreign) > 0:
 		plan.Problem = engine.MustChange("RoleBindingNotOurs", "Somebody else made %s. It is left as it is; remove it to let the groups of the platform in.",
@@ -216,10 +240,26 @@ func (s *Seen) bindings() (children []engine.Child, foreign []string) {
 	return children, foreign
 }
 
+// leftovers are what the operator before us made and nothing asks for.
+func (s *Seen) leftovers(wanted []engine.Child) []engine.Child {
+	left := maps.Clone(s.Earlier)
+	for _, c := range wanted {
+		delete(left, client.ObjectKeyFromObject(c.Object))
+	}
+	var out []engine.Child
+	for _, key := range slices.SortedFunc(maps.Keys(left), func(a, b client.ObjectKey) int { return strings.Compare(a.String(), b.String()) }) {
+		out = append(out, engine.Child{Delete: true, Object: &rbacv1.RoleBinding{
+			TypeMeta:   metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "RoleBinding"},
+			ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name, UID: left[key]},
+		}})
+	}
+	return out
+}
+
 func (s *Seen) binding(ns, name, role string, groups []string) *rbacv1.RoleBinding {
 	b := &rbacv1.RoleBinding{
 		TypeMeta:   metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "RoleBinding"},
-		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name, Labels: map[string]string{"app.kubernetes.io/managed-by": managedBy}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name, Labels: map[string]string{managedByLabel: managedBy}},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: s.Settings.Prefix + role},
 	}
 	seen := map[string]bool{}

@@ -120,6 +120,15 @@ func (b *bench) wait(t testing.TB, what string, check func() error) {
 	testkit.Eventually(t, mlflowtest.Patience, what, check)
 }
 
+// missing is nil when there is no such object.
+func (b *bench) missing(o client.Object) error {
+	err := b.C.Get(context.Background(), client.ObjectKeyFromObject(o), o)
+	if err == nil {
+		return errors.New("it is still there")
+	}
+	return client.IgnoreNotFound(err)
+}
+
 func (b *bench) gone(t testing.TB, ns string) {
 	t.Helper()
 	b.wait(t, "no RoleBindings", func() error {
@@ -216,7 +225,11 @@ func TestWhatOthersMadeStays(t *testing.T) {
 		OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(server, mlflowv1.GroupVersion.WithKind("MLflow"))}},
 		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "mlflow-operator-mlflow-view"},
 		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "Group", Name: "old"}}}
-	for _, o := range []client.Object{foreign, earlier} {
+	left := earlier.DeepCopy() // the label of the namespace went while no operator ran
+	left.Namespace, left.Labels = b.Namespace(t), map[string]string{"app.kubernetes.io/managed-by": "mlflow-operator"}
+	named := foreign.DeepCopy() // by somebody who took the name and the label, not for this MLflow
+	named.Namespace, named.Labels = left.Namespace, left.Labels
+	for _, o := range []client.Object{foreign, earlier, left, named} {
 		if err := b.C.Create(t.Context(), o); err != nil {
 			t.Fatal(err)
 		}
@@ -226,16 +239,14 @@ func TestWhatOthersMadeStays(t *testing.T) {
 		return b.bound(ns, access.ViewBinding, "mlflow-operator-mlflow-view", "users", "admins")
 	})
 	b.Status(t, access.Condition, metav1.ConditionFalse, "RoleBindingNotOurs")
+	b.wait(t, "what the operator before us left to go", func() error { return b.missing(left) })
+	if err := b.bound(named.Namespace, access.EditBinding, "view", "somebody"); err != nil {
+		t.Errorf("what somebody else made was touched: %v", err)
+	}
 	if err := b.C.Delete(t.Context(), a); err != nil {
 		t.Fatal(err)
 	}
-	b.wait(t, "ours to go", func() error {
-		err := b.C.Get(t.Context(), client.ObjectKeyFromObject(earlier), earlier)
-		if err == nil {
-			return errors.New("it is still there")
-		}
-		return client.IgnoreNotFound(err)
-	})
+	b.wait(t, "ours to go", func() error { return b.missing(earlier) })
 	if err := b.bound(ns, access.EditBinding, "view", "somebody"); err != nil {
 		t.Errorf("what somebody else made was touched: %v", err)
 	}
