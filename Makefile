@@ -185,7 +185,7 @@ fmt: ## Format the code
 	@cd runtimes/onnx && $(LINT) fmt --config ../../.golangci.yml ./...
 
 .PHONY: generate
-generate: ## Write everything that is generated: deep copies, definitions, chart, kustomize bases, API reference
+generate: ## Write everything that is generated: deep copies, definitions, chart, kustomize bases, reference pages
 	@echo "==> deep copies"
 	@$(GO) tool controller-gen object paths=./api/...
 	@$(GO) tool controller-gen object crd paths=./internal/engine/sample output:crd:dir=./internal/engine/sample
@@ -195,6 +195,8 @@ generate: ## Write everything that is generated: deep copies, definitions, chart
 	@$(GO) run ./hack/chartgen
 	@echo "==> API reference"
 	@$(GO) run ./hack/apidocs
+	@echo "==> pages about commands and kinds"
+	@$(GO) run ./hack/pages
 
 .PHONY: verify
 verify: ## Fail when something generated is out of date
@@ -209,6 +211,8 @@ verify: ## Fail when something generated is out of date
 	@$(GO) run ./hack/chartgen -check
 	@echo "==> API reference"
 	@$(GO) run ./hack/apidocs -check
+	@echo "==> pages about commands and kinds"
+	@$(GO) run ./hack/pages -check
 
 .PHONY: image
 image: ## Write the images as OCI archives under dist, without a container engine
