@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestWrongCallsAreOneLine: exit code 2, one line that says what to do, nothing else.
+// TestWrongCallsAreOneLine: exit code 64, one line that says what to do, nothing else.
 func TestWrongCallsAreOneLine(t *testing.T) {
 	for _, c := range []struct {
 		args []string
