@@ -91,7 +91,7 @@ func Of(d *appsv1.Deployment, pods []corev1.Pod) (Finding, bool) {
 
 // Pod is the first cause why one pod is not ready; false means that it is, or that it is on its way out.
 func Pod(p *corev1.Pod) (Finding, bool) {
-	if p.DeletionTimestamp != nil || p.Status.Phase == corev1.PodSucceeded || isReady(p) {
+	if p.DeletionTimestamp != nil || p.Status.Phase == corev1.PodSucceeded || Ready(p) {
 		return Finding{}, false
 	}
 	f := ofPod(p)
@@ -120,7 +120,7 @@ func settled(d *appsv1.Deployment, pods []corev1.Pod) bool {
 	}
 	hash, ready := current(d), int32(0)
 	for i := range pods {
-		if p := &pods[i]; hash != "" && hashOf(p) == hash && p.DeletionTimestamp == nil && isReady(p) {
+		if p := &pods[i]; hash != "" && hashOf(p) == hash && p.DeletionTimestamp == nil && Ready(p) {
 			ready++
 		}
 	}
@@ -236,7 +236,8 @@ func since(p *corev1.Pod) metav1.Time {
 	return p.CreationTimestamp
 }
 
-func isReady(p *corev1.Pod) bool {
+// Ready tells whether a pod takes requests.
+func Ready(p *corev1.Pod) bool {
 	c := condition(p, corev1.PodReady)
 	return c != nil && c.Status == corev1.ConditionTrue
 }

@@ -23,8 +23,14 @@ var (
 	noAccount = regexp.MustCompile(`(?i)serviceaccount "[^"]*" not found`)
 )
 
-// Observed tells whether the status of a Deployment speaks of its present spec.
-func Observed(d *appsv1.Deployment) bool { return d.Status.ObservedGeneration >= d.Generation }
+// Observed tells whether the status of a Deployment speaks of its present spec. One that says something but not of which
+// spec is believed: not everything that plays the Deployment controller counts generations.
+func Observed(d *appsv1.Deployment) bool {
+	if d.Status.ObservedGeneration == 0 && len(d.Status.Conditions) > 0 {
+		return true
+	}
+	return d.Status.ObservedGeneration >= d.Generation
+}
 
 // Late tells whether a rollout has taken longer than the Deployment allows.
 func Late(d *appsv1.Deployment) bool {

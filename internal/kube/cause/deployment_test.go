@@ -204,10 +204,12 @@ func TestOf(t *testing.T) {
 func TestDeploymentsThatAreWell(t *testing.T) {
 	stale := says(appsv1.DeploymentReplicaFailure, corev1.ConditionTrue, "FailedCreate", "x")
 	for name, d := range map[string]*appsv1.Deployment{
-		"all available":                 deployment(func(d *appsv1.Deployment) { d.Status.AvailableReplicas = 2 }),
-		"more than wanted":              deployment(stale, func(d *appsv1.Deployment) { d.Status.AvailableReplicas, d.Status.UpdatedReplicas = 3, 3 }),
-		"none wanted":                   deployment(func(d *appsv1.Deployment) { d.Spec.Replicas = ptr.To[int32](0) }),
-		"old pods still on their way":   deployment(func(d *appsv1.Deployment) { d.Status.AvailableReplicas, d.Status.Replicas = 4, 4 }),
+		"all available":               deployment(func(d *appsv1.Deployment) { d.Status.AvailableReplicas = 2 }),
+		"more than wanted":            deployment(stale, func(d *appsv1.Deployment) { d.Status.AvailableReplicas, d.Status.UpdatedReplicas = 3, 3 }),
+		"none wanted":                 deployment(func(d *appsv1.Deployment) { d.Spec.Replicas = ptr.To[int32](0) }),
+		"old pods still on their way": deployment(func(d *appsv1.Deployment) { d.Status.AvailableReplicas, d.Status.Replicas = 4, 4 }),
+		"counts no generations": deployment(says(appsv1.DeploymentAvailable, corev1.ConditionTrue, "MinimumReplicasAvailable", "x"),
+			func(d *appsv1.Deployment) { d.Status.ObservedGeneration, d.Status.AvailableReplicas = 0, 2 }),
 		"paused with everything in use": deployment(func(d *appsv1.Deployment) { d.Spec.Paused, d.Status.AvailableReplicas = true, 2 }),
 	} {
 		if f, ok := Of(d, []corev1.Pod{pod("a", crashed("boom"))}); ok {

@@ -148,7 +148,7 @@ func (p *planner) standing() kube.Condition {
 	switch {
 	case d == nil || p.outdated(d):
 		return waiting
-	case d.Status.ObservedGeneration < d.Generation:
+	case !cause.Observed(d):
 		// Most often the autoscaler has changed the number of pods; that alone
 		// is no reason to call a graph unready that was ready.
 		if p.wasReady() {
