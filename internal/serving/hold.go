@@ -3,6 +3,8 @@
 package serving
 
 import (
+	"strings"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/modelplane/modelplane/api/serving/v1beta1"
@@ -31,7 +33,7 @@ func heldByConfig(judge status.Judge, begun engine.Plan) engine.Plan {
 		plan.KeepChildren = true
 		return plan
 	}
-	if !seen.Runs() || isvc.Status.ObservedGeneration != isvc.Generation || told {
+	if !seen.Runs() || resolve.Changed(isvc) || told {
 		return judge.Fail(&resolve.Failure{Of: v1beta1.PredictorComponent, Problem: engine.WaitFor(status.ReasonInvalidConfig, "%s", message)})
 	}
 	return engine.Plan{
@@ -46,12 +48,39 @@ func heldByConfig(judge status.Judge, begun engine.Plan) engine.Plan {
 // that while the service is ready.
 func unwanted(isvc *v1beta1.InferenceService, seen *observed.State) bool {
 	ready, _ := status.Judge{Isvc: isvc}.Before(v1beta1.ConditionReady)
-	return status.AutoUpdateDisabled(isvc) && ready.Status == metav1.ConditionTrue && resolve.PlatformChanged(isvc, seen, status.MadeOf(isvc))
+	if !status.AutoUpdateDisabled(isvc) || ready.Status != metav1.ConditionTrue {
+		return false
+	}
+	record := status.MadeOf(isvc)
+	if inherited(isvc, seen) {
+		return record == "" || resolve.PlatformChanged(isvc, seen, record)
+	}
+	return !strings.HasSuffix(record, ".") && resolve.PlatformChanged(isvc, seen, record)
+}
+
+// inherited tells whether a service runs on what another controller made and we have not taken over yet. Such children are
+// not among those that we see, but their pods are.
+func inherited(isvc *v1beta1.InferenceService, seen *observed.State) bool {
+	if record := status.MadeOf(isvc); seen.Runs() || record != "" && !strings.HasSuffix(record, ".") {
+		return false
+	}
+	for _, c := range resolve.Names(isvc, seen).List() {
+		if !seen.Answers(c.Component) {
+			return false
+		}
+	}
+	return true
 }
 
 // keep is the plan while the platform's changes are not wanted. What children
 // were made of is gone, so that nothing can be repaired either.
 func keep(judge status.Judge) engine.Plan {
+	if inherited(judge.Isvc, judge.Seen) {
+		s := held(judge, reasonAutoUpdateDisabled, "What runs was made by another controller, and annotation "+v1beta1.AnnotationDisableAutoUpdate+
+			" keeps it as it is. It is taken over with the next change of the service; remove the annotation to have that now.")
+		status.RecordInherited(s, judge)
+		return engine.Plan{KeepChildren: true, Status: s}
+	}
 	return engine.Plan{KeepChildren: true, Status: held(judge, reasonAutoUpdateDisabled,
 		"The runtime or the platform's configuration has changed since the service was made, and annotation "+v1beta1.AnnotationDisableAutoUpdate+
 			" keeps the change back. It comes with the next change of the service; remove the annotation to have it now.")}
@@ -61,17 +90,19 @@ func keep(judge status.Judge) engine.Plan {
 func held(judge status.Judge, reason, message string) *v1beta1.InferenceServiceStatus {
 	s := judge.Isvc.Status.DeepCopy()
 	s.ObservedGeneration = judge.Isvc.Generation
-	cs := kube.Conditions{}
+	cs, theirs := kube.Conditions{}, inherited(judge.Isvc, judge.Seen)
 	for _, c := range s.Conditions {
-		if c.Type != engine.Stalled && c.Type != v1beta1.ConditionReady && c.Type != status.LatestReady {
+		if c.Type != engine.Stalled && c.Type != v1beta1.ConditionReady && (c.Type != status.LatestReady || theirs) {
 			before, _ := judge.Before(c.Type)
 			cs.Set(before)
 		}
 	}
 	judge.Parts = resolve.Names(judge.Isvc, judge.Seen)
-	if judge.Seen.Mode == config.ModeKnative {
+	switch {
+	case theirs: // what it runs on is not seen
+	case judge.Seen.Mode == config.ModeKnative:
 		serverless.Judge(judge, &cs, s)
-	} else {
+	default:
 		for _, c := range judge.Parts.List() {
 			cs.Set(judge.Standing(c))
 		}

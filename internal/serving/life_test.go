@@ -361,19 +361,63 @@ func TestTakeOver(t *testing.T) {
 		t.Fatal(err)
 	}
 	generation, spec := foreign.Generation, foreign.Spec.DeepCopy()
+	frozen, theirs := frozenByAnother(t, b, foreign)
 	b.Manage(t, b.Manager)
-	testkit.Eventually(t, servingtest.Patience, "the Deployment to be taken over", func() error {
-		if err := b.C.Get(t.Context(), client.ObjectKeyFromObject(foreign), foreign); err != nil {
-			return err
-		}
-		if foreign.Labels["modelplane.dev/owner-uid"] == "" {
-			return fmt.Errorf("labels are %v", foreign.Labels)
-		}
-		return nil
-	})
+	takenOver := func(d *appsv1.Deployment) {
+		t.Helper()
+		testkit.Eventually(t, servingtest.Patience, "the Deployment to be taken over", func() error {
+			if err := b.C.Get(t.Context(), client.ObjectKeyFromObject(d), d); err != nil {
+				return err
+			}
+			if d.Labels["modelplane.dev/owner-uid"] == "" {
+				return fmt.Errorf("labels are %v", d.Labels)
+			}
+			return nil
+		})
+	}
+	takenOver(foreign)
+	held := b.Status(t, "frozen", "UpdatesHeld", corev1.ConditionTrue, "AutoUpdateDisabled")
+	testkit.LintConditions(t, held, lint...)
+	before := theirs.ResourceVersion
+	if b.Exists(t, theirs, "frozen-predictor"); theirs.ResourceVersion != before {
+		t.Errorf("what the user keeps as it is was changed: %+v", theirs)
+	}
+	b.Change(t, frozen, func() { frozen.Labels = map[string]string{"team": "flowers"} })
+	takenOver(theirs)
 	if foreign.Generation != generation {
 		t.Errorf("the generation went from %d to %d: pods restart (-before +after):\n%s", generation, foreign.Generation, cmp.Diff(*spec, foreign.Spec))
 	}
+}
+
+// frozenByAnother is a ready service that another controller made and its user keeps as it is, with its Deployment.
+func frozenByAnother(t *testing.T, b *servingtest.Bench, like *appsv1.Deployment) (*v1beta1.InferenceService, *appsv1.Deployment) {
+	t.Helper()
+	isvc := b.Service("frozen", "sklearn")
+	isvc.Annotations = map[string]string{v1beta1.AnnotationDisableAutoUpdate: "true", v1beta1.AnnotationDeploymentMode: "RawDeployment"}
+	b.Create(t, isvc)
+	for _, typ := range []string{"IngressReady", "PredictorReady", "Ready"} {
+		isvc.Status.Conditions = append(isvc.Status.Conditions, v1beta1.Condition{Type: typ, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Now()})
+	}
+	isvc.Status.DeploymentMode = "RawDeployment"
+	if err := b.C.Status().Update(t.Context(), isvc); err != nil {
+		t.Fatal(err)
+	}
+	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: b.NS, Name: "frozen-predictor"}, Spec: *like.Spec.DeepCopy()}
+	d.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(isvc, v1beta1.GroupVersion.WithKind("InferenceService"))}
+	app := map[string]string{"app": "isvc.frozen-predictor"}
+	d.Spec.Selector, d.Spec.Template.Labels = &metav1.LabelSelector{MatchLabels: app}, app
+	if err := b.C.Create(t.Context(), d, client.FieldOwner("manager")); err != nil {
+		t.Fatal(err)
+	}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: b.NS, Name: "frozen-predictor-x", Labels: map[string]string{
+		"app": "isvc.frozen-predictor", v1beta1.LabelComponent: "predictor", v1beta1.LabelInferenceService: "frozen",
+	}}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "kserve-container", Image: "server:0"}}}}
+	b.Create(t, pod)
+	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+	if err := b.C.Status().Update(t.Context(), pod); err != nil {
+		t.Fatal(err)
+	}
+	return isvc, d
 }
 
 // TestHPAGivesWayToKEDA: KEDA refuses a ScaledObject while an HPA scales the

@@ -51,13 +51,15 @@ func TestVerdicts(t *testing.T) {
 	room := serving.New().WithKubernetes(&cluster)
 	planner := servingtest.Planner(t, room, room.Controllers()...)
 	for want, cases := range map[string][]string{
-		"Healthy":     {"ready", "gateway-ready", "knative-ready", "rollout-mended", "rollout-lags", "healed", "frozen-while-ready", "config-bad-while-ready"},
-		"Progressing": {"rollout-in-progress", "downloading", "ingress-predictor", "knative-predictor", "gateway-silent", "canary-starting", "resumed"},
+		"Healthy": {"ready", "gateway-ready", "knative-ready", "rollout-mended", "rollout-lags", "healed", "frozen-while-ready", "frozen-by-another",
+			"config-bad-while-ready", "deployment-without-generations"},
+		"Progressing": {"rollout-in-progress", "downloading", "ingress-predictor", "knative-predictor", "gateway-silent", "canary-starting", "resumed", "config-bad-while-rolling-out"},
 		"Suspended":   {"stopped", "stopped-knative"},
 		"Degraded": {
 			"cause-crash", "cause-image", "cause-oom", "cause-quota", "cause-secret", "cause-model-path", "rollout-broken",
 			"rollout-over-quota", "rollout-too-late", "rollout-broken-too-late", "multi-node-worker-fails", "knative-missing",
 			"knative-failing", "keda-missing", "ca-bundle-missing", "gateway-missing", "gateway-refuses", "runtime-missing", "runtime-none", "config-bad-new",
+			"transformer-crash", "transformer-broken", "explainer-crash", "explainer-broken", "canary-crash", "canary-broken", "canary-invalid",
 		},
 	} {
 		for _, name := range cases {

@@ -5,6 +5,8 @@
 package observed
 
 import (
+	"slices"
+
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -16,6 +18,7 @@ import (
 	"github.com/modelplane/modelplane/api/serving/v1alpha1"
 	"github.com/modelplane/modelplane/api/serving/v1beta1"
 	"github.com/modelplane/modelplane/internal/config"
+	"github.com/modelplane/modelplane/internal/kube/cause"
 	"github.com/modelplane/modelplane/internal/serving/runtimes"
 	"github.com/modelplane/modelplane/internal/serving/storage"
 )
@@ -100,6 +103,13 @@ func (s *State) Downloader(component string) (*corev1.Container, string) {
 
 // Runs tells whether the service has anything that runs.
 func (s *State) Runs() bool { return len(s.Deployments)+len(s.Knative) > 0 }
+
+// Answers tells whether a component has a pod that takes requests, whoever made it.
+func (s *State) Answers(component v1beta1.ComponentType) bool {
+	return slices.ContainsFunc(s.Pods, func(p corev1.Pod) bool {
+		return p.Labels[v1beta1.LabelComponent] == string(component) && p.DeletionTimestamp == nil && cause.Ready(&p)
+	})
+}
 
 // PodsOf are the pods of one Deployment.
 func (s *State) PodsOf(deployment string) []corev1.Pod {

@@ -11,28 +11,35 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/modelplane/modelplane/api/serving/v1beta1"
+	"github.com/modelplane/modelplane/internal/serving/workload"
 )
 
 // canaries makes the predictors on trial. Each is the stable predictor with
-// what the canary says differently, and has a fixed number of pods.
-func (b *builder) canaries() ([]*Component, *Failure) {
+// what the canary says differently, and has a fixed number of pods. One that cannot
+// be made is no reason to hold back the others or the stable predictor.
+func (b *builder) canaries() []*Component {
 	var out []*Component
 	for i := range b.isvc.Spec.Canary {
 		canary := &b.isvc.Spec.Canary[i]
-		spec, err := Effective(&b.isvc.Spec.Predictor, &canary.Predictor.PredictorSpec)
-		if err != nil {
-			return nil, b.failed(v1beta1.PredictorComponent, fmt.Errorf("spec.canary[%d].predictor: %w", i, err))
-		}
-		c, failure := b.predictor(spec)
+		c, failure := b.canary(&canary.Predictor.PredictorSpec)
 		if failure != nil {
 			failure.Problem.Message = fmt.Sprintf("spec.canary[%d].predictor: %s", i, failure.Problem.Message)
-			return nil, failure
+			c = &Component{Failed: failure, Part: workload.Part{IsvcName: b.isvc.Name, Component: v1beta1.PredictorComponent,
+				Name: PredictorName(b.isvc, canary.Predictor.Name), Namespace: b.isvc.Namespace}}
 		}
 		c.Canary, c.Percent = canary.Predictor.Name, canary.TrafficPercent
 		c.Replicas = canaryReplicas(&b.isvc.Spec.Predictor, canary)
 		out = append(out, c)
 	}
-	return out, nil
+	return out
+}
+
+func (b *builder) canary(differs *v1beta1.PredictorSpec) (*Component, *Failure) {
+	spec, err := Effective(&b.isvc.Spec.Predictor, differs)
+	if err != nil {
+		return nil, b.failed(v1beta1.PredictorComponent, err)
+	}
+	return b.predictor(spec)
 }
 
 // Effective is the canary's predictor on top of the stable one: fields of the

@@ -38,6 +38,8 @@ type Component struct {
 	// Runtime that the predictor was made with, nil for custom containers.
 	Runtime  *runtimes.Runtime
 	Protocol v1beta1.InferenceServiceProtocol
+	// Failed is why a canary cannot be made. Then only its name, its share and how many pods it is to have are known.
+	Failed *Failure
 
 	rest string // see Mark
 }

@@ -55,5 +55,5 @@ func (b *builder) asBefore() bool {
 
 // renewed tells whether a service is new, or was changed by its user, so that its pods are made anew anyway.
 func (b *builder) renewed() bool {
-	return b.isvc.Status.ObservedGeneration != b.isvc.Generation || !b.seen.Runs()
+	return Changed(b.isvc) || !b.seen.Runs()
 }

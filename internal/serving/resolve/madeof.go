@@ -32,6 +32,11 @@ func MadeOf(isvc *v1beta1.InferenceService, seen *observed.State) string {
 	return m.own() + "." + m.platform()
 }
 
+// MadeByAnother is the same of children that another controller made: what the platform was then, nobody knows.
+func MadeByAnother(isvc *v1beta1.InferenceService, seen *observed.State) string {
+	return madeOf{isvc, seen}.own() + "."
+}
+
 // PlatformChanged tells whether a service would be made of something else than was recorded because the platform has
 // changed, and for no other reason.
 func PlatformChanged(isvc *v1beta1.InferenceService, seen *observed.State, record string) bool {

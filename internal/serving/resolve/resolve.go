@@ -45,9 +45,7 @@ func Service(isvc *v1beta1.InferenceService, seen *observed.State) (*Components,
 		if out.Predictor, f = b.predictor(&isvc.Spec.Predictor); f != nil {
 			return nil, f
 		}
-		if out.Canaries, f = b.canaries(); f != nil {
-			return nil, f
-		}
+		out.Canaries = b.canaries()
 	}
 	if isvc.Spec.Transformer != nil {
 		if out.Transformer, f = b.transformer(mesh); f != nil {
@@ -60,7 +58,9 @@ func Service(isvc *v1beta1.InferenceService, seen *observed.State) (*Components,
 		}
 	}
 	for _, c := range append(out.List(), out.Canaries...) {
-		c.keepDownloader(seen)
+		if c.Failed == nil {
+			c.keepDownloader(seen)
+		}
 	}
 	out.ImageVolumes, out.Images = b.imageVolumes, b.images
 	return out, nil

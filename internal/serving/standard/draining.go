@@ -10,7 +10,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/modelplane/modelplane/api/serving/v1beta1"
 	"github.com/modelplane/modelplane/internal/engine"
@@ -26,13 +26,17 @@ func (p *planner) keepDraining(front *frontDoor) {
 		if !ingress.StillLeads(routes, p.seen.Routes, name) {
 			continue
 		}
-		meta := metav1.ObjectMeta{Name: name, Namespace: p.isvc.Namespace}
-		for _, object := range []client.Object{
-			&appsv1.Deployment{TypeMeta: metav1.TypeMeta{APIVersion: "apps/v1", Kind: "Deployment"}, ObjectMeta: meta},
-			&corev1.Service{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Service"}, ObjectMeta: meta},
-		} {
-			p.add(engine.Child{Object: object, Unmanaged: true})
-		}
+		p.leave(name)
+	}
+}
+
+// leave lets the pods of a component, if there are any, go on as they are: nothing is decided about them.
+func (p *planner) leave(name string, beside ...schema.GroupVersionKind) {
+	kinds := append(beside, appsv1.SchemeGroupVersion.WithKind("Deployment"), corev1.SchemeGroupVersion.WithKind("Service"))
+	for _, gvk := range kinds {
+		object := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: p.isvc.Namespace}}
+		object.SetGroupVersionKind(gvk)
+		p.add(engine.Child{Object: object, Unmanaged: true})
 	}
 }
 

@@ -39,6 +39,10 @@ func Plan(isvc *v1beta1.InferenceService, seen *observed.State, parts *resolve.C
 	p := newPlanner(isvc, seen, parts, begun)
 	p.relieve()
 	for _, c := range append(parts.List(), parts.Canaries...) {
+		if c.Failed != nil {
+			p.leave(c.Name, workload.HPA)
+			continue
+		}
 		p.addWorkload(c)
 	}
 	front := p.front()

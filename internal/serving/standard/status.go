@@ -62,7 +62,7 @@ func (p *planner) judgeCanaries(cs *kube.Conditions, s *v1beta1.InferenceService
 	}
 	worst := kube.Condition{Type: status.CanaryReady, Status: metav1.ConditionTrue, Reason: "AllCanariesReady"}
 	for _, c := range p.parts.Canaries {
-		condition := p.judge.Rollout(status.CanaryReady, c.Name)
+		condition := p.judge.Trial(c)
 		if condition.Status != metav1.ConditionTrue && worst.Status != metav1.ConditionFalse &&
 			(worst.Status == metav1.ConditionTrue || condition.Status == metav1.ConditionFalse) {
 			worst = condition

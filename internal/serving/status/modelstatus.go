@@ -3,6 +3,8 @@
 package status
 
 import (
+	"strings"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -19,6 +21,9 @@ import (
 // failure stays word by word while the failure lasts, although pods come and
 // go, and is cleared when it is over.
 func (j Judge) ModelStatus(c *resolve.Component) *v1beta1.ModelStatus {
+	if c.Failed != nil {
+		return invalidModel(j.modelBefore(c), c.Failed)
+	}
 	pods, d := j.Seen.PodsOf(c.Name), j.Seen.Deployments[c.Name]
 	if d == nil {
 		return j.ModelStatusOf(j.modelBefore(c), pods, false, func() (cause.Finding, bool) { return cause.Finding{}, false })
@@ -66,7 +71,7 @@ func (j Judge) ModelStatusOf(before *v1beta1.ModelStatus, pods []corev1.Pod, rea
 		s.TransitionStatus = v1beta1.BlockedByFailedLoad
 		s.ModelRevisionStates.TargetModelState = v1beta1.FailedToLoad
 		s.ModelCopies.FailedCopies = countFailed(pods)
-		s.LastFailureInfo = failureInfo(before, finding)
+		s.LastFailureInfo = failureInfo(before, v1beta1.ModelLoadFailed, finding.Message, finding)
 	case fetching(pods):
 		s.ModelRevisionStates.TargetModelState = v1beta1.Loading
 	}
@@ -100,10 +105,8 @@ func activeBefore(before *v1beta1.ModelStatus, pods []corev1.Pod) v1beta1.ModelS
 }
 
 // failureInfo keeps time and place of a failure that is already recorded.
-func failureInfo(before *v1beta1.ModelStatus, f cause.Finding) *v1beta1.FailureInfo {
-	info := &v1beta1.FailureInfo{
-		Location: f.Pod, Reason: v1beta1.ModelLoadFailed, Message: f.Message, ExitCode: f.ExitCode,
-	}
+func failureInfo(before *v1beta1.ModelStatus, reason v1beta1.FailureReason, message string, f cause.Finding) *v1beta1.FailureInfo {
+	info := &v1beta1.FailureInfo{Location: f.Pod, Reason: reason, Message: message, ExitCode: f.ExitCode}
 	if !f.Time.IsZero() {
 		info.Time = &f.Time
 	}
@@ -147,10 +150,27 @@ func (j Judge) blocked(s *v1beta1.InferenceServiceStatus, cs kube.Conditions) {
 		}
 		if t := s.ModelStatus.TransitionStatus; t != v1beta1.BlockedByFailedLoad && t != v1beta1.InvalidSpec {
 			s.ModelStatus.TransitionStatus = v1beta1.BlockedByFailedLoad
-			s.ModelStatus.LastFailureInfo = &v1beta1.FailureInfo{Reason: v1beta1.RuntimeUnhealthy, Message: c.Message}
+			s.ModelStatus.LastFailureInfo = failureInfo(j.Isvc.Status.ModelStatus, v1beta1.RuntimeUnhealthy, c.Message, j.behind(c.Message))
 		}
 		return
 	}
+}
+
+// behind is what was found in a pod and is the cause of a condition with this message; nothing if it is another one.
+func (j Judge) behind(message string) cause.Finding {
+	if j.Parts == nil {
+		return cause.Finding{}
+	}
+	for _, c := range append(j.Parts.List(), j.Parts.Canaries...) {
+		d := j.Seen.Deployments[c.Name]
+		if d == nil {
+			continue
+		}
+		if f, found := cause.Of(d, j.Seen.PodsOf(c.Name)); found && strings.HasSuffix(message, f.Message) {
+			return f
+		}
+	}
+	return cause.Finding{}
 }
 
 // Blocked does the same for a problem that only the engine knows of, say a child that the API server refused.
@@ -173,10 +193,8 @@ func Blocked(status map[string]any, p *engine.Problem) {
 func countReady(pods []corev1.Pod) int {
 	n := 0
 	for i := range pods {
-		for _, c := range pods[i].Status.Conditions {
-			if c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue && pods[i].DeletionTimestamp == nil {
-				n++
-			}
+		if cause.Ready(&pods[i]) && pods[i].DeletionTimestamp == nil {
+			n++
 		}
 	}
 	return n

@@ -3,8 +3,6 @@
 package status
 
 import (
-	"fmt"
-
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/modelplane/modelplane/api/serving/v1beta1"
@@ -28,6 +26,14 @@ func (j Judge) Standing(c *resolve.Component) kube.Condition {
 		}
 	}
 	return worst
+}
+
+// Trial is the condition of a canary.
+func (j Judge) Trial(c *resolve.Component) kube.Condition {
+	if f := c.Failed; f != nil {
+		return kube.Condition{Type: CanaryReady, Status: metav1.ConditionFalse, Reason: f.Problem.Reason, Message: f.Problem.Message}
+	}
+	return j.Rollout(CanaryReady, c.Name)
 }
 
 // Rollout judges one Deployment. While its own status lags behind, what was
@@ -90,12 +96,15 @@ func (j Judge) latest(c *resolve.Component, name string) kube.Condition {
 	if c.Canary == "" && (d == nil || !kube.Answers(d)) {
 		return kube.Condition{}
 	}
-	who := fmt.Sprintf("The new pods of generation %d", j.Isvc.Generation)
+	who := resolve.NewPods(j.Isvc)
 	switch {
 	case c.Canary != "":
 		who += " (canary " + c.Canary + ")"
 	case c.Component != v1beta1.PredictorComponent:
 		who += " (" + string(c.Component) + ")"
+	}
+	if f := c.Failed; f != nil {
+		return kube.Condition{Type: LatestReady, Status: metav1.ConditionFalse, Reason: f.Problem.Reason, Message: who + " cannot be made: " + f.Problem.Message}
 	}
 	rolling := kube.Condition{Type: LatestReady, Status: metav1.ConditionUnknown, Reason: reasonRollingOut,
 		Message: who + " take over when they are ready; until then those before them answer."}
@@ -103,9 +112,12 @@ func (j Judge) latest(c *resolve.Component, name string) kube.Condition {
 		return rolling
 	}
 	if !cause.Observed(d) {
-		// Most often the autoscaler has changed the number of pods.
-		if _, said := j.Before(LatestReady); said || j.Isvc.Status.ObservedGeneration != j.Isvc.Generation {
+		// Most often the autoscaler has changed the number of pods, so that what was said of these pods stands.
+		switch before, said := j.Before(LatestReady); {
+		case resolve.Changed(j.Isvc):
 			return rolling
+		case said:
+			return before
 		}
 		return kube.Condition{}
 	}

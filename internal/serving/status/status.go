@@ -37,7 +37,7 @@ const (
 	CanaryReady      = "CanaryPredictorReady"
 	// LatestReady is there only while the newest pods of a service have not taken over from older ones; with Knative it
 	// is always there, and repeats what that says of its revisions.
-	LatestReady      = "LatestDeploymentReady"
+	LatestReady      = resolve.LatestReady
 	stoppedCondition = "Stopped"
 	// settingsIgnored is there only when something that was asked for is not done.
 	settingsIgnored = "SettingsIgnored"
@@ -237,6 +237,14 @@ func AutoUpdateDisabled(isvc *v1beta1.InferenceService) bool {
 
 // MadeOf is what the children of such a service were made of, as its status recorded it.
 func MadeOf(isvc *v1beta1.InferenceService) string { return isvc.Status.Annotations[annotationMadeOf] }
+
+// RecordInherited notes that children are as another controller made them.
+func RecordInherited(s *v1beta1.InferenceServiceStatus, j Judge) {
+	if s.Annotations == nil {
+		s.Annotations = map[string]string{}
+	}
+	s.Annotations[annotationMadeOf] = resolve.MadeByAnother(j.Isvc, j.Seen)
+}
 
 // annotations are those of the status, with what the children are made of
 // now where that will be asked for.
