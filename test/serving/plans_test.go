@@ -41,10 +41,14 @@ var products = map[string]testkit.API{
 // apart are cases that a cluster does not show, with the reason. So are all that were decided for another version of
 // Kubernetes.
 var apart = map[string]string{
+	"canary-invalid":     "the Deployment of a canary that cannot be made is in no plan, and stays",
 	"config-bad-knative": "only in a file can a service that nobody has looked at be of the generation that was looked at",
 	"headless-later":     "the plan is a step on the way: at its end the Service has been made anew, see TestConfigurationChanges",
 	"headless-no-longer": "the plan is a step on the way: at its end the Service has been made anew, see TestConfigurationChanges",
 	"keda-after-hpa":     "the plan is a step on the way: at its end the HPA is gone and KEDA scales",
+
+	"frozen-by-another-and-down": "the plan is a step on the way: at its end the pods are those of a Deployment",
+	"rollout-lags":               "only in a file was there a spec before the first one of a Deployment",
 
 	"image-beside-a-server-that-runs": "only in a file does a service run that nobody has looked at",
 	"image-beside-after-an-upgrade":   "only in a file does a service run that nobody has looked at",

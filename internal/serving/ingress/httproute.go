@@ -67,6 +67,24 @@ func httpRoutes(s Service, h hosts, cfg *config.Config) ([]client.Object, error)
 	return append(out, r.route(s.Name+"-path", r.below(path), cfg.Ingress.IngressDomain)), nil
 }
 
+// RouteNames are the names of the HTTPRoutes of a service; none where it has none.
+func RouteNames(s Service, cfg *config.Config) []string {
+	if !cfg.Ingress.EnableGatewayAPI || ClusterLocal(s, cfg) || cfg.Ingress.DisableIngressCreation {
+		return nil
+	}
+	out := []string{s.Name, s.Name + "-predictor"}
+	if s.Transformer != nil {
+		out = append(out, s.Name+"-transformer")
+	}
+	if s.Explainer != nil {
+		out = append(out, s.Name+"-explainer")
+	}
+	if cfg.Ingress.PathTemplate != "" {
+		out = append(out, s.Name+"-path")
+	}
+	return out
+}
+
 func gatewayRef(cfg *config.Config) (gatewayv1.ParentReference, error) {
 	namespace, name, found := strings.Cut(cfg.Ingress.KServeIngressGateway, "/")
 	if !found || namespace == "" || name == "" {

@@ -141,6 +141,7 @@ func examples() map[string][]example {
 		"6 several nodes":   nodeExamples,
 		"7 canaries":        canaryExamples,
 		"8 runtimes":        runtimeExamples,
+		"8 names":           nameExamples,
 		"9 other kinds":     otherExamples,
 		"9 what is meant":   meantExamples,
 	}

@@ -17,8 +17,17 @@ import (
 )
 
 // validateGraph refuses graphs in which a request would get lost.
-func validateGraph(_ context.Context, old, obj client.Object) ([]string, error) {
-	return admission.Check(old, obj, examineGraph).Result()
+func (r Rules) validateGraph(ctx context.Context, old, obj client.Object) ([]string, error) {
+	found := admission.Check(old, obj, examineGraph)
+	if old != nil {
+		return found.Result()
+	}
+	cfg, err := r.config(ctx)
+	if err != nil {
+		return nil, err
+	}
+	found.Refuse(clashes(ctx, obj, graphClaims(obj.(*v1alpha1.InferenceGraph)), nil, cfg)...)
+	return found.Result()
 }
 
 func examineGraph(g *v1alpha1.InferenceGraph) *report {

@@ -32,7 +32,7 @@ func (r Rules) Apply(kinds []admission.Kind) {
 		case v1alpha1.GroupVersion.WithKind("ServingRuntime"), v1alpha1.GroupVersion.WithKind("ClusterServingRuntime"):
 			kinds[i].Validate = r.validateRuntime
 		case v1alpha1.GroupVersion.WithKind("InferenceGraph"):
-			kinds[i].Validate = validateGraph
+			kinds[i].Validate = r.validateGraph
 		case v1alpha1.GroupVersion.WithKind("TrainedModel"):
 			kinds[i].Validate = validateTrainedModel
 		case v1alpha1.GroupVersion.WithKind("ClusterStorageContainer"):

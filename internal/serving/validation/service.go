@@ -44,13 +44,16 @@ func (r Rules) validateService(ctx context.Context, old, obj client.Object) ([]s
 	looked := look(isvc, recorded, cfg, before == nil)
 	looked.adviseModel(ctx)
 	found := looked.report
+	var had []claim
 	if before != nil {
 		// The stored object may be older than our defaults.
 		before = before.DeepCopy()
 		fill(before, recorded, cfg)
 		found = found.Since(examine(before, recorded, cfg, false))
 		found.Refuse(renamed(before, isvc)...)
+		had = claims(before, looked.mode, cfg)
 	}
+	found.Refuse(clashes(ctx, isvc, claims(isvc, looked.mode, cfg), had, cfg)...)
 	return found.Result()
 }
 
