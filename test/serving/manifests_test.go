@@ -136,7 +136,7 @@ func (h *house) neighbours(t *testing.T, examples []*unstructured.Unstructured) 
 		"team-bucket": `{"type": "s3", "bucket": "team", "access_key_id": "id", "secret_access_key": "key"}`,
 	}})
 	var out []*unstructured.Unstructured
-	for _, name := range []string{"iris-next", "language", "sentiment-de", "iris-many"} {
+	for _, name := range []string{"iris", "iris-next", "digits", "language", "sentiment-de", "iris-many"} {
 		if slices.ContainsFunc(examples, func(u *unstructured.Unstructured) bool {
 			return u.GetKind() == "InferenceService" && u.GetName() == name
 		}) {
