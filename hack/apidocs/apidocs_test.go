@@ -6,7 +6,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -180,38 +179,6 @@ func TestRulesAreOurs(t *testing.T) {
 			}
 		}
 	})
-}
-
-var (
-	link     = regexp.MustCompile(`\]\(([^)#]*)(#[^)]*)?\)`)
-	codeSpan = regexp.MustCompile("`[^`]*`")
-	heading  = regexp.MustCompile(`(?m)^#+ (.*)$`)
-)
-
-// TestLinks follows every link of every page.
-func TestLinks(t *testing.T) {
-	files, err := pages()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, text := range files {
-		for _, found := range link.FindAllSubmatch(codeSpan.ReplaceAll(text, nil), -1) {
-			file, fragment := string(found[1]), strings.TrimPrefix(string(found[2]), "#")
-			if file == "" {
-				file = name
-			}
-			if fragment == "" {
-				if _, err := os.Stat(filepath.Join("docs/reference", file)); err != nil {
-					t.Errorf("%s links to %s: %v", name, file, err)
-				}
-				continue
-			}
-			anchors := heading.FindAllStringSubmatch(string(files[file]), -1)
-			if !slices.ContainsFunc(anchors, func(h []string) bool { return anchor(strings.Fields(h[1])...) == fragment }) {
-				t.Errorf("%s links to %s#%s, which is not there", name, file, fragment)
-			}
-		}
-	}
 }
 
 func TestAllowed(t *testing.T) {

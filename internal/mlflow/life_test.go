@@ -10,6 +10,7 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -111,8 +112,19 @@ func TestWhatIsNoLongerWantedGoes(t *testing.T) {
 	available(t, b, m)
 	binding := &rbacv1.ClusterRoleBinding{}
 	b.Exists(t, binding, "mlflow")
-	if n := len(binding.Subjects); n != 3 {
-		t.Errorf("%d subjects, want the server and both jobs", n)
+	if n := len(binding.Subjects); n != 2 {
+		t.Errorf("%d subjects, want the server and the archival of traces", n)
+	}
+	testkit.Eventually(t, mlflowtest.Patience, "garbage collection to be permitted to list workspaces", func() error {
+		if !permitted(t, b, "mlflow-gc-sa", "list", "namespaces", "") {
+			return errors.New("it is not")
+		}
+		return nil
+	})
+	for account, want := range map[string]bool{"mlflow-sa": true, "mlflow-trace-archival-sa": true, "mlflow-gc-sa": false} {
+		if permitted(t, b, account, "get", "secrets", "mlflow-artifact-connection") != want {
+			t.Errorf("%s may read the keys of artifacts: %v", account, !want)
+		}
 	}
 	b.Exists(t, &corev1.ConfigMap{}, "mlflow-trace-archival-config")
 	b.Change(t, m, func() { m.Spec.GarbageCollection, m.Spec.TraceArchival = nil, nil })
@@ -132,6 +144,19 @@ func TestWhatIsNoLongerWantedGoes(t *testing.T) {
 	b.RollOut(t)
 	b.Status(t, "Available", metav1.ConditionTrue, "")
 	b.Exists(t, theirs, "mlflow-gc-sa")
+}
+
+// permitted asks the API server what an account of the server may do in a workspace.
+func permitted(t *testing.T, b *mlflowtest.Bench, account, verb, resource, name string) bool {
+	t.Helper()
+	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+		User:               "system:serviceaccount:" + b.NS + ":" + account,
+		ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: "default", Verb: verb, Resource: resource, Name: name},
+	}}
+	if err := b.C.Create(t.Context(), review); err != nil {
+		t.Fatal(err)
+	}
+	return review.Status.Allowed
 }
 
 func TestAccountAndCertificateOfSomebodyElse(t *testing.T) {

@@ -362,7 +362,7 @@ func TestTakeOver(t *testing.T) {
 	}
 	generation, spec := foreign.Generation, foreign.Spec.DeepCopy()
 	frozen, theirs := frozenByAnother(t, b, foreign)
-	b.Manage(t, b.Manager)
+	stop = b.Manage(t, b.Manager)
 	takenOver := func(d *appsv1.Deployment) {
 		t.Helper()
 		testkit.Eventually(t, servingtest.Patience, "the Deployment to be taken over", func() error {
@@ -387,6 +387,33 @@ func TestTakeOver(t *testing.T) {
 	if foreign.Generation != generation {
 		t.Errorf("the generation went from %d to %d: pods restart (-before +after):\n%s", generation, foreign.Generation, cmp.Diff(*spec, foreign.Spec))
 	}
+	stop()
+	givenBack(t, b, isvc, foreign)
+}
+
+// givenBack proves what the page about moving says of the way back: without a manager, the controller before us may change
+// what is there, and nothing of ours holds an object that is deleted.
+func givenBack(t *testing.T, b *servingtest.Bench, isvc *v1beta1.InferenceService, d *appsv1.Deployment) {
+	t.Helper()
+	for _, o := range []client.Object{isvc, d} {
+		if err := b.C.Get(t.Context(), client.ObjectKeyFromObject(o), o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(isvc.Finalizers) > 0 || !metav1.IsControlledBy(d, isvc) {
+		t.Errorf("the service has finalizers %v, the Deployment owners %v", isvc.Finalizers, d.OwnerReferences)
+	}
+	for key := range d.Spec.Template.Labels {
+		if strings.HasPrefix(key, "modelplane.dev/") {
+			t.Errorf("the pods have the label %s", key)
+		}
+	}
+	d.Spec.Template.Spec.Containers[0].Env, d.Spec.Paused = nil, true
+	if err := b.C.Update(t.Context(), d, client.FieldOwner("manager")); err != nil {
+		t.Errorf("the controller before us cannot change the Deployment: %v", err)
+	}
+	b.Delete(t, isvc)
+	b.Gone(t, &v1beta1.InferenceService{}, "iris")
 }
 
 // frozenByAnother is a ready service that another controller made and its user keeps as it is, with its Deployment.
