@@ -125,7 +125,7 @@ func wrong(root *cobra.Command, words []string) string {
 		name, _, _ := strings.Cut(word, "=")
 		switch {
 		case name == "-":
-		case strings.HasPrefix(name, "--") && c.Flags().Lookup(name[2:]) == nil && !(c == root && name == "--version"),
+		case strings.HasPrefix(name, "--") && c.Flags().Lookup(name[2:]) == nil && (c != root || name != "--version"),
 			len(name) == 2 && name[0] == '-' && c.Flags().ShorthandLookup(name[1:]) == nil:
 			return "there is no flag " + name
 		case slices.ContainsFunc(root.Commands(), func(other *cobra.Command) bool { return other.Name() == word }):

@@ -20,37 +20,26 @@ var (
 
 // TestValues looks for every value of the chart that a page names, and compares the default where the page says it.
 func TestValues(t *testing.T) {
-	raw, err := os.ReadFile("charts/modelplane/values.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	values := map[string]any{}
-	if err := yaml.Unmarshal(raw, &values); err != nil {
-		t.Fatal(err)
-	}
 	found, compared := 0, 0
-	look := func(p *page, line int, path string) {
-		if _, ours := values[strings.Split(path, ".")[0]]; !ours {
-			return
-		}
-		if found++; value(values, path) == nil {
-			t.Errorf("%s:%d: the chart has no value %s", p.path, line, path)
-		}
-	}
 	for _, p := range pages(t) {
-		if strings.HasPrefix(p.path, "charts/mlflow/") { // another chart
-			continue
+		chart := "modelplane"
+		if strings.HasPrefix(p.path, "charts/mlflow/") {
+			chart = "mlflow"
+		}
+		values := valuesOf(t, chart)
+		look := func(line int, path string) {
+			if found++; value(values, path) == nil {
+				t.Errorf("%s:%d: the chart %s has no value %s", p.path, line, chart, path)
+			}
 		}
 		for _, s := range p.spans {
-			if valuePath.MatchString(s.text) && !elsewhereKnown(s.text) {
-				look(p, s.line, s.text)
+			if _, ours := values[strings.Split(s.text, ".")[0]]; ours && valuePath.MatchString(s.text) && !elsewhereKnown(s.text) {
+				look(s.line, s.text)
 			}
 		}
 		for _, l := range p.typed {
 			for _, set := range setFlag.FindAllStringSubmatch(l.text, -1) {
-				if value(values, set[1]) == nil {
-					t.Errorf("%s:%d: the chart has no value %s", p.path, l.line, set[1])
-				}
+				look(l.line, set[1])
 			}
 		}
 		for _, r := range p.rows {
@@ -65,6 +54,19 @@ func TestValues(t *testing.T) {
 	if found < 20 || compared < 5 {
 		t.Errorf("found only %d values and %d defaults", found, compared)
 	}
+}
+
+func valuesOf(t *testing.T, chart string) map[string]any {
+	t.Helper()
+	raw, err := os.ReadFile("charts/" + chart + "/values.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	values := map[string]any{}
+	if err := yaml.Unmarshal(raw, &values); err != nil {
+		t.Fatal(err)
+	}
+	return values
 }
 
 // elsewhereKnown tells keys of the ConfigMap inferenceservice-config and files that begin like values.

@@ -132,7 +132,8 @@ func (k kind) Observe(ctx context.Context, r engine.Reader, m *mlflowv1.MLflow) 
 			}
 		}
 	}
-	return seen, seen.readEarlier(ctx, r, m)
+	err := seen.readEarlier(ctx, r, m)
+	return seen, err
 }
 
 func (s *Seen) readAuth(ctx context.Context, r engine.Reader) error {
