@@ -3,6 +3,7 @@
 package main
 
 import (
+	"math"
 	"slices"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -15,6 +16,9 @@ func amend(group, kind string, root *apiextensionsv1.JSONSchemaProps) {
 		relaxProbes(root)
 	}
 	relaxTemplates(kind, root)
+	if levels, ok := open[kind]; ok && group == "serving.kserve.io" {
+		edit(root, []string{"spec"}, func(spec *apiextensionsv1.JSONSchemaProps) { keepUnknown(spec, levels) })
+	}
 	for _, path := range required[kind] {
 		last := len(path) - 1
 		edit(root, path[:last], func(s *apiextensionsv1.JSONSchemaProps) {
@@ -23,6 +27,24 @@ func amend(group, kind string, root *apiextensionsv1.JSONSchemaProps) {
 			s.Required = slices.Compact(s.Required)
 		})
 	}
+}
+
+// open are the kinds that people write most, and many with clients that do not ask for fields to be validated. What the API
+// server drops for such a client nobody sees; what it keeps, admission refuses with the name that was meant. How many levels
+// below the spec are open depends on what fits.
+var open = map[string]int{
+	"ClusterServingRuntime": all, "ClusterStorageContainer": all, "InferenceGraph": all, "InferenceService": 3, "ServingRuntime": all, "TrainedModel": all,
+}
+
+const all = math.MaxInt
+
+// keepUnknown lets everything that has named fields have others, for admission to judge.
+func keepUnknown(spec *apiextensionsv1.JSONSchemaProps, levels int) {
+	walk(spec, 0, func(s *apiextensionsv1.JSONSchemaProps, depth int) {
+		if s.Type == "object" && len(s.Properties) > 0 && depth <= levels {
+			s.XPreserveUnknownFields = new(true)
+		}
+	})
 }
 
 // required are fields that are optional elsewhere: a template may leave its

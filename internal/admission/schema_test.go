@@ -101,6 +101,7 @@ spec:
   predictor:
     containers: [{name: a, imagee: kept-for-strict-decoding}]
     model: {modelFormat: {name: a, vers: b}}
+    autoScaling: {metrics: [{type: Resource, resource: {name: cpu, targt: {}}}]}
 status: {future: 1}
 `)
 	before := u.DeepCopy()
@@ -108,7 +109,7 @@ status: {future: 1}
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []string{"metadata.nonsense", "spec.predictor.model.modelFormat.vers", "spec.predictr"}
+	want := []string{"metadata.nonsense", "spec.predictor.autoScaling.metrics[0].resource.targt"} // others are left to admission
 	if diff := cmp.Diff(want, have); diff != "" {
 		t.Errorf("(-want +have):\n%s", diff)
 	}

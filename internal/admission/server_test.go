@@ -20,10 +20,10 @@ import (
 // bad are objects that a schema refuses, one for each way in which it can.
 var bad = map[string]string{
 	"unknown field": `
-apiVersion: serving.kserve.io/v1beta1
-kind: InferenceService
+apiVersion: serving.kserve.io/v1alpha1
+kind: LocalModelCache
 metadata: {name: x}
-spec: {predictor: {modle: {}}, b: 1}
+spec: {sourceModelURI: s3://a, b: 1}
 `,
 	"unknown field in metadata": `
 apiVersion: serving.kserve.io/v1beta1

@@ -71,6 +71,9 @@ func flatten(root *apiextensionsv1.JSONSchemaProps, stop func(path string) bool)
 			return
 		}
 		out[path] = describe(s, required)
+		if strings.HasPrefix(path+".", "spec.") && len(s.Properties) > 0 {
+			delete(out[path].Constraints, "preserve-unknown") // it only keeps what admission refuses
+		}
 		if !stop(path) {
 			children(path, s)
 		}

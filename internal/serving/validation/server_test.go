@@ -44,6 +44,7 @@ func TestOnAServer(t *testing.T) {
 	t.Run("defaults", func(t *testing.T) { fillsIn(t, c, namespace) })
 	t.Run("mode", func(t *testing.T) { keepsMode(t, c, namespace) })
 	t.Run("stored before", func(t *testing.T) { letsGo(t, c, stored) })
+	t.Run("misspelt", func(t *testing.T) { noticesMisspelling(t, c, namespace) })
 	t.Run("applied twice", func(t *testing.T) { appliesTwice(t, cluster, namespace) })
 }
 
@@ -211,6 +212,24 @@ func letsGo(t *testing.T, c client.Client, u *unstructured.Unstructured) {
 	}
 	if err := c.Get(t.Context(), client.ObjectKeyFromObject(u), u); err == nil || client.IgnoreNotFound(err) != nil {
 		t.Errorf("it is still there: %v", err)
+	}
+}
+
+// noticesMisspelling sends what kubectl would not: other clients do not ask for fields to be validated, and what the API
+// server does not know it drops for them.
+func noticesMisspelling(t *testing.T, c client.Client, namespace string) {
+	for text, want := range map[string]string{
+		isvc("", predictor("minReplica: 2")):                                                   `spec.predictor.minReplica: unknown field; did you mean "minReplicas"?`,
+		isvc("", `{predictor: {model: {modelFormat: {name: sklearn}, storageURI: s3://a/b}}}`): `spec.predictor.model.storageURI: unknown field; did you mean "storageUri"?`,
+		isvc("", `{predictor: {sklearn: {storageURI: s3://a/b}}}`):                             `spec.predictor.sklearn.storageURI: unknown field; did you mean "storageUri"?`,
+		isvc("", `{predictor: {`+iris+`}, transfomer: {containers: [{image: t}]}}`):            `spec.transfomer: unknown field; did you mean "transformer"?`,
+		runtimeOf(namespace, oneContainer+", supportedModelFormat: [{name: a}]"):               `spec.supportedModelFormat: unknown field; did you mean "supportedModelFormats"?`,
+		graph("root: {routerType: Sequence, steps: [{serviceNam: a}]}"):                        `spec.nodes[root].steps[0].serviceNam: unknown field; did you mean "serviceName"?`,
+	} {
+		err := c.Create(t.Context(), object(t, namespace, text), client.DryRunAll)
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s\nreturned %v\nwant %s", text, err, want)
+		}
 	}
 }
 
