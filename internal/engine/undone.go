@@ -4,7 +4,6 @@ package engine
 
 import (
 	"context"
-	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -80,8 +79,8 @@ func (r *reporter) statusEditor(ctx context.Context, obj client.Object) string {
 	}
 	name, when := "", metav1.Time{}
 	for _, m := range list.Items[0].GetManagedFields() {
-		inStatus := m.FieldsV1 != nil && strings.Contains(string(m.FieldsV1.GetRawBytes()), `"f:status"`)
-		if inStatus && m.Manager != r.owner && m.Time != nil && !m.Time.Before(&when) {
+		tree, err := fieldTree(m)
+		if _, inStatus := tree["f:status"]; err == nil && inStatus && m.Manager != r.owner && m.Time != nil && !m.Time.Before(&when) {
 			name, when = m.Manager, *m.Time
 		}
 	}

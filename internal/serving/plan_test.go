@@ -38,7 +38,7 @@ func TestPlan(t *testing.T) {
 	})
 }
 
-// TestLooksKeepNothing: what the engine keeps of a look at a service, a graph or a model is names only.
+// TestLooksKeepNothing: what the engine keeps of a look at a service or a graph is names only.
 func TestLooksKeepNothing(t *testing.T) {
 	room := serving.New()
 	planner := servingtest.Planner(t, room)
