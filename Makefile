@@ -166,10 +166,11 @@ fuzz: ## Run every fuzz target for FUZZTIME; an input that fails is kept below t
 			[ -n "$(FUZZSINCE)" ] && git diff --quiet "$(FUZZSINCE)" HEAD -- "$$(dirname "$$file")" || echo "$$file:$$target"; done); \
 	[ -n "$$targets" ] || { echo "==> nothing to fuzz"; exit; }; \
 	echo "==> building the targets (a minute the first time)"; \
-	printf '%s\n' $$targets | sort -u -t: -k1,1 | GO="$(GO)" xargs -I{} hack/fuzz.sh {} build; \
+	rm -rf dist/fuzz; GO="$(GO)" hack/fuzz.sh build dist/fuzz $$(printf '%s\n' $$targets | xargs -n1 dirname | sort -u); \
 	time="$(FUZZTIME)"; [ -z "$(FUZZBUDGET)" ] || { share=$$((2 * $(or $(FUZZBUDGET),0) / $$(printf '%s\n' $$targets | wc -l))); \
 		[ "$$share" -ge "$${time%s}" ] || time="$$((share > 5 ? share : 5))s"; }; \
-	printf '%s\n' $$targets | GO="$(GO)" xargs -P 2 -I{} hack/fuzz.sh {} "$$time"
+	printf '%s\n' $$targets | GO="$(GO)" xargs -P 2 -I{} hack/fuzz.sh run dist/fuzz {} "$$time"; \
+	rm -rf dist/fuzz
 
 .PHONY: lint
 lint: ## Check style and the walls between rooms, in all modules
