@@ -75,7 +75,7 @@ table ip %[1]s {
 // claimLink makes the interface. Its description names the cluster it belongs to: a machine can be the node
 // of one cluster only, because kube-proxy's rules and the pods' control groups have fixed names.
 func (b *bringUp) claimLink(ctx context.Context) error {
-	owner, err := linkOwner()
+	_, err := linkOwner()
 	if errors.Is(err, os.ErrNotExist) {
 		_, err = tool(ctx, "", "ip", "link", "add", link, "type", "bridge")
 		return err
@@ -83,10 +83,20 @@ func (b *bringUp) claimLink(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if owner != b.Dir && owner != "" && exists(owner) {
+	if owner := b.nodeOf(); owner != "" {
 		return fmt.Errorf("this machine is the node of the cluster in %[1]s already; end that one first: modelplane-local down --dir %[1]s", owner)
 	}
 	return nil
+}
+
+// nodeOf is the directory of another cluster that this machine is the node of; empty if there is none. Everything of a
+// node that has a fixed name is that cluster's then.
+func (c *Cluster) nodeOf() string {
+	owner, err := linkOwner()
+	if err != nil || owner == "" || owner == c.Dir || !exists(owner) {
+		return ""
+	}
+	return owner
 }
 
 func linkOwner() (string, error) {
@@ -97,7 +107,7 @@ func linkOwner() (string, error) {
 // removeNetwork takes away what ensureNetwork and kube-proxy made.
 func (c *Cluster) removeNetwork(ctx context.Context, n *nodeState) error {
 	var failed error
-	if owner, err := linkOwner(); err == nil && (owner == c.Dir || owner == "") {
+	if _, err := linkOwner(); err == nil {
 		_, err := tool(ctx, "", "ip", "link", "delete", link)
 		failed = errors.Join(failed, err)
 		// The routes over the interface went with it.

@@ -36,6 +36,10 @@ func (c *Cluster) removeNode(ctx context.Context, n *nodeState) error {
 	if err := unmountBelow(c.Dir); err != nil {
 		return err
 	}
+	if owner := c.nodeOf(); owner != "" {
+		fmt.Fprintf(c.Out, "  %-24s that of the cluster in %s, which stays\n", "node", owner)
+		return nil
+	}
 	if err := c.removeNetwork(ctx, n); err != nil {
 		return fmt.Errorf("removing the node's network: %w", err)
 	}
