@@ -310,12 +310,12 @@ func TestPod(t *testing.T) {
 		}},
 		"no claim": {conditionIs(corev1.PodScheduled, corev1.ConditionFalse, "Unschedulable",
 			`0/1 nodes are available: persistentvolumeclaim "models" not found. preemption: 0/1 nodes are available: 1 Preemption is not helpful for scheduling.`, start), Finding{
-			Reason: Unschedulable, Volumes: true,
+			Reason: Unschedulable, Volumes: true, Blocking: true,
 			Message: `No node takes the pod: persistentvolumeclaim "models" not found. Create the claim, or correct its name.`,
 		}},
 		"no claim, as Kubernetes 1.37 says it": {conditionIs(corev1.PodScheduled, corev1.ConditionFalse, "Unschedulable",
 			`0/1 nodes are available: persistentvolumeclaim "models" not found. not found`, start), Finding{
-			Reason: Unschedulable, Volumes: true,
+			Reason: Unschedulable, Volumes: true, Blocking: true,
 			Message: `No node takes the pod: persistentvolumeclaim "models" not found. Create the claim, or correct its name.`,
 		}},
 		"no room, as Kubernetes 1.36 says it": {func(p *corev1.Pod) {

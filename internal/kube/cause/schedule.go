@@ -39,7 +39,7 @@ func unschedulable(p *corev1.Pod, message string) Finding {
 		why[i] = withAsked(why[i], p)
 	}
 	return Finding{
-		Reason: Unschedulable, Volumes: step.volumes,
+		Reason: Unschedulable, Volumes: step.volumes, Blocking: step.blocking,
 		Message: "No node takes the pod: " + sentence(words(strings.Join(why, ", "), p)) + " " + step.next,
 	}
 }
@@ -123,19 +123,21 @@ type room struct {
 	next string
 	// volumes: nodes have no part in it.
 	volumes bool
+	// blocking: nobody but a person ends it. Room may be made by pods that go and by autoscalers of nodes.
+	blocking bool
 }
 
 var rooms = []room{
-	{[]string{"readwriteoncepod"}, "Give the pod a claim of its own, or one that several pods may use.", true},
-	{[]string{"unbound immediate persistentvolumeclaim", "bound to non-existent", "waiting for ephemeral volume"},
-		"See with kubectl describe pvc why the claim is not bound.", true},
-	{[]string{"is being deleted"}, "Wait until the claim is gone and create it again, or name another.", true},
-	{[]string{"persistentvolumeclaim"}, "Create the claim, or correct its name.", true},
-	{[]string{"resourceclaim"}, "Look at the claim with kubectl describe resourceclaim, and create it if it does not exist.", false},
-	{[]string{"insufficient"}, "Ask for less, or add nodes that have it; kubectl describe nodes shows what is free.", false},
-	{[]string{"too many pods"}, "Add nodes, or remove pods that are not needed.", false},
-	{[]string{"taint", "affinity", "selector"}, "Correct node selector, affinity or tolerations, or add nodes that fit.", false},
-	{[]string{"no nodes available"}, "Add nodes.", false},
+	{any: []string{"readwriteoncepod"}, next: "Give the pod a claim of its own, or one that several pods may use.", volumes: true},
+	{any: []string{"unbound immediate persistentvolumeclaim", "bound to non-existent", "waiting for ephemeral volume"},
+		next: "See with kubectl describe pvc why the claim is not bound.", volumes: true},
+	{any: []string{"is being deleted"}, next: "Wait until the claim is gone and create it again, or name another.", volumes: true},
+	{any: []string{"persistentvolumeclaim"}, next: "Create the claim, or correct its name.", volumes: true, blocking: true},
+	{any: []string{"resourceclaim"}, next: "Look at the claim with kubectl describe resourceclaim, and create it if it does not exist."},
+	{any: []string{"insufficient"}, next: "Ask for less, or add nodes that have it; kubectl describe nodes shows what is free."},
+	{any: []string{"too many pods"}, next: "Add nodes, or remove pods that are not needed."},
+	{any: []string{"taint", "affinity", "selector"}, next: "Correct node selector, affinity or tolerations, or add nodes that fit."},
+	{any: []string{"no nodes available"}, next: "Add nodes."},
 }
 
 func roomStep(why string) room {

@@ -124,8 +124,12 @@ func (j Judge) latest(c *resolve.Component, name string) kube.Condition {
 	if kube.RolledOut(d) {
 		return kube.Condition{}
 	}
-	if f, found := cause.Of(d, j.Seen.PodsOf(name)); found && (f.Blocking || cause.Late(d)) {
+	f, found := cause.Of(d, j.Seen.PodsOf(name))
+	switch {
+	case found && (f.Blocking || cause.Late(d)):
 		return kube.Condition{Type: LatestReady, Status: metav1.ConditionFalse, Reason: f.Reason, Message: who + " cannot take over: " + f.Message}
+	case found && f.Reason == cause.Unschedulable: // until somebody makes room
+		rolling.Reason, rolling.Message = f.Reason, who+" wait: "+f.Message
 	}
 	return rolling
 }
