@@ -120,7 +120,7 @@ test-onnx: ## Run the tests of the ONNX server, as far as there are a C compiler
 	$(GO) test $(TESTLINK) -p $(TESTJOBS) -timeout 20m -run '^TestMemory' $(TESTFLAGS) ./internal/serve
 
 .PHONY: e2e
-e2e: bin/up ## Bring everything up on this machine, use it, break it, take it down
+e2e: bin/up build ## Bring everything up on this machine, use it, break it, take it down
 	@echo "==> images for the tests"
 	@mkdir -p dist/e2e; for package in test/e2e/echo examples/quickstart/transformer; do \
 		name=modelplane-$$(basename $$package); \
@@ -129,19 +129,23 @@ e2e: bin/up ## Bring everything up on this machine, use it, break it, take it do
 	@echo "==> an S3 server for the tests (three minutes the first time)"
 	@$(GO) tool -C internal/fetch/fetchtest/gateway/versitygw -n versitygw >/dev/null
 	@echo "==> an MLflow server for the tests (three minutes the first time)"
-	@$(GO) build -o dist/e2e/mlflowfiles ./test/e2e/mlflowfiles; reference=dist/e2e/modelplane-mlflow.reference; \
-	if tree=$$(dist/e2e/mlflowfiles tree); then \
+	@$(GO) build -o dist/e2e/pythonfiles ./test/e2e/pythonfiles; reference=dist/e2e/modelplane-mlflow.reference; \
+	if tree=$$(dist/e2e/pythonfiles tree); then \
 		if ! [ "$$reference" -nt "$$tree" ]; then \
 			$(GO) run ./hack/image --by-content --tree "$$tree" --name modelplane-mlflow --out dist/e2e >"$$reference.new"; \
 			mv "$$reference.new" "$$reference"; \
 		fi; cat "$$reference"; \
 		echo "==> migrations of real databases"; \
-		MODELPLANE_MLFLOW_PYTHON=$$(dist/e2e/mlflowfiles python) PYTHONDONTWRITEBYTECODE=1 $(GO) test -count 1 -run TestDatabase ./internal/mlflow/migrate; \
+		MODELPLANE_MLFLOW_PYTHON=$$(dist/e2e/pythonfiles python) PYTHONDONTWRITEBYTECODE=1 $(GO) test $(TESTLINK) -run TestDatabase ./internal/mlflow/migrate; \
 	elif [ $$? -eq 3 ] && [ -z "$${CI:-}" ]; then rm -f "$$reference"; echo "    it cannot be had; what needs it is skipped"; \
+	else exit 1; fi
+	@echo "==> the Python SDK for the tests (a minute the first time)"
+	@python=dist/e2e/sdk-python; if dist/e2e/pythonfiles sdk >"$$python.new"; then mv "$$python.new" "$$python"; cat "$$python"; \
+	elif [ $$? -eq 3 ] && [ -z "$${CI:-}" ]; then rm -f "$$python" "$$python.new"; echo "    it cannot be had; what needs it is skipped"; \
 	else exit 1; fi
 	@echo "==> end-to-end tests"
 	@local="$(local)"; MODELPLANE_LOCAL="$$local" MODELPLANE_UP="$(CURDIR)/bin/up" MODELPLANE_IMAGES=dist/e2e \
-		$(GO) test -tags e2e -count 1 -v -parallel 4 -timeout 30m $(TESTFLAGS) ./test/e2e/...
+		$(GO) test -tags e2e -count 1 -v -parallel 6 -timeout 30m $(TESTFLAGS) ./test/e2e/...
 	@echo "==> the cluster's addresses from another machine (nft is there now)"
 	@cd local && $(GO) test $(TESTLINK) -count 1 -run TestNeighboursDoNotReachTheCluster ./internal/cluster
 

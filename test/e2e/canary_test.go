@@ -55,6 +55,11 @@ func (c cluster) canaryGetsItsShare() {
 	if told := c.condition("trial", "Ready"); !strings.HasPrefix(told, "True") {
 		c.Errorf("a broken canary makes the service unready: %s", told)
 	}
+	if state := c.mustKubectl("get", "inferenceservice", "trial", "-n", trafficNamespace, "-o", "jsonpath={.status.modelStatus.transitionStatus}"); state != "BlockedByFailedLoad" {
+		c.Errorf("tools are told that the canary is %s", state)
+	}
+	c.change("trial", `{"spec":{"canary":null}}`)
+	c.upToDate("trial")
 	load.nothingLost("a canary that gets more, takes over, and a broken one")
 }
 

@@ -99,12 +99,16 @@ func (c cluster) kubectl(args ...string) (string, error) {
 	return strings.TrimSpace(out), err
 }
 
-func (c cluster) mustKubectl(args ...string) string {
+// mustKubectl tries again while there is no manager to admit a change: another row may have taken it away.
+func (c cluster) mustKubectl(args ...string) (out string) {
 	c.Helper()
-	out, err := c.kubectl(args...)
-	if err != nil {
-		c.Fatalf("kubectl %s: %v\n%s", strings.Join(args, " "), err, out)
-	}
+	c.eventually("a manager that admits", func() (err error) {
+		out, err = c.kubectl(args...)
+		if err != nil && !strings.Contains(out, "failed calling webhook") {
+			c.Fatalf("kubectl %s: %v\n%s", strings.Join(args, " "), err, out)
+		}
+		return err
+	})
 	return out
 }
 

@@ -32,27 +32,35 @@ func TestMachine(t *testing.T) {
 		{"an old version is converted", cluster.oldVersionIsConverted},
 		{"the model answers", cluster.modelAnswers},
 		{"pods answer on addresses and names", cluster.podsAnswer},
+		{"a second cluster is refused and leaves this one alone", cluster.secondClusterIsRefused},
 	})
 	// These mostly wait, and have nothing to do with each other.
-	c.sideBySide(t, map[string][]part{
-		"storages": {
-			{"models come from storages", cluster.modelsComeFromStorages},
-			{"failures are explained", cluster.failuresAreExplained},
-		},
-		"traffic": {
+	c.sideBySide(t, []row{
+		{"experiments", []part{
+			{"MLflow keeps what was logged", cluster.mlflowKeepsRuns},
+		}},
+		{"first hour", []part{
+			{"the quick start answers", cluster.quickstartAnswers},
+		}},
+		{"traffic", []part{
 			{"a transformer stands in front of the predictor", cluster.transformerStandsInFront},
 			{"the model answers over gRPC", cluster.grpcAnswers},
 			{"a service stops and resumes", cluster.stopsAndResumes},
-		},
-		"experiments": {
-			{"the quick start answers", cluster.quickstartAnswers},
-			{"MLflow keeps what was logged", cluster.mlflowKeepsRuns},
-		},
+			// These take the manager and the kubelet away, which the other rows must survive.
+			{"a canary gets its share", cluster.canaryGetsItsShare},
+			{"no request is lost", cluster.nothingIsLost},
+		}},
+		{"rollouts", []part{
+			{"broken rollouts are told", cluster.brokenRolloutsAreTold},
+			{"the Python SDK waits for a generation", cluster.sdkWaitsForAGeneration},
+		}},
+		{"storages", []part{
+			{"models come from storages", cluster.modelsComeFromStorages},
+			{"failures are explained", cluster.failuresAreExplained},
+		}},
 	})
-	// These take the manager or the node away.
+	// These take the manager or the node away for longer.
 	c.parts(t, []part{
-		{"a canary gets its share", cluster.canaryGetsItsShare},
-		{"no request is lost", cluster.nothingIsLost},
 		{"an upgrade touches no model", cluster.upgradeTouchesNoModel},
 		{"a second up changes nothing", cluster.secondUpChangesNothing},
 		{"killed programs come back", cluster.killedProgramsComeBack},
@@ -80,14 +88,20 @@ func (c cluster) parts(t *testing.T, parts []part) {
 	}
 }
 
-// sideBySide runs several such rows at once and ends when all have ended.
-func (c cluster) sideBySide(t *testing.T, rows map[string][]part) {
+// row of parts that build on each other.
+type row struct {
+	name  string
+	parts []part
+}
+
+// sideBySide runs several rows at once and ends when all have ended.
+func (c cluster) sideBySide(t *testing.T, rows []row) {
 	t.Helper()
 	if !t.Run("side by side", func(t *testing.T) {
-		for name, row := range rows {
-			t.Run(name, func(t *testing.T) {
+		for _, row := range rows {
+			t.Run(row.name, func(t *testing.T) {
 				t.Parallel()
-				c.parts(t, row)
+				c.parts(t, row.parts)
 			})
 		}
 	}) {
@@ -212,6 +226,19 @@ func (c cluster) echoAnswers() {
 	}
 }
 
+// secondClusterIsRefused: a machine is the node of one cluster. Who tries another is told, and cleaning up after it must
+// not take the network away from the pods.
+func (c cluster) secondClusterIsRefused() {
+	another := filepath.Join(c.TempDir(), "state")
+	if out, err := c.run(c.Context(), c.local, "up", "--dir", another); err == nil || !strings.Contains(out, "is the node of the cluster in "+c.dir) {
+		c.Errorf("a second cluster: %v\n%s", err, out)
+	}
+	if out := c.must(c.local, "down", "--dir", another); !strings.Contains(out, "that of the cluster in "+c.dir+", which stays") {
+		c.Errorf("it is not said that the node stays:\n%s", out)
+	}
+	c.echoAnswers()
+}
+
 // footprint is what must not change when nothing is to be done.
 func (c cluster) footprint() map[string]string {
 	c.Helper()
@@ -264,7 +291,7 @@ func (c cluster) killedProgramsComeBack() {
 
 // killedManagerComesBack removes the manager's pod without notice. Nothing may slip in while nobody looks.
 func (c cluster) killedManagerComesBack() {
-	c.mustKubectl("delete", "pods", "--all", "-n", managerNamespace, "--force", "--grace-period=0", "--wait=false")
+	c.killManager()
 	if out, err := c.kubectl("apply", "-f", "test/e2e/testdata/refused.yaml"); err == nil {
 		c.Errorf("accepted without a manager:\n%s", out)
 	}

@@ -58,12 +58,19 @@ func (c cluster) models(namespace string) {
 	if bytes.Equal(contrary, iris) {
 		c.Fatal("the iris model has no ArgMax to turn round")
 	}
-	err = errors.Join(os.MkdirAll(filepath.Join(models, "contrary"), 0o755),
-		os.WriteFile(filepath.Join(models, "contrary", "model.onnx"), contrary, 0o644))
+	c.addModel("contrary", contrary)
+	c.mustKubectl("apply", "-f", c.manifest("models.yaml", "NAMESPACE", namespace, "MODELS", models))
+}
+
+// addModel puts a model beside those of the cluster. Another row may read the same one meanwhile.
+func (c cluster) addModel(name string, content []byte) {
+	c.Helper()
+	dir := filepath.Join(c.dir, "models", name)
+	fresh := filepath.Join(c.TempDir(), name)
+	err := errors.Join(os.MkdirAll(dir, 0o755), os.WriteFile(fresh, content, 0o644), os.Rename(fresh, filepath.Join(dir, "model.onnx")))
 	if err != nil {
 		c.Fatal(err)
 	}
-	c.mustKubectl("apply", "-f", c.manifest("models.yaml", "NAMESPACE", namespace, "MODELS", models))
 }
 
 // traffic has the services of these tests ready. Whoever comes first brings them.
@@ -79,11 +86,16 @@ func (c cluster) traffic() {
 // upToDate waits until a service is ready as it was last asked for.
 func (c cluster) upToDate(service string) {
 	c.Helper()
+	c.upToDateIn(trafficNamespace, service)
+}
+
+func (c cluster) upToDateIn(namespace, service string) {
+	c.Helper()
 	c.eventually(service+" up to date", func() error {
-		state := c.mustKubectl("get", "inferenceservice", service, "-n", trafficNamespace, "-o",
+		state := c.mustKubectl("get", "inferenceservice", service, "-n", namespace, "-o",
 			"jsonpath={.metadata.generation} {.status.observedGeneration} {.status.modelStatus.transitionStatus}")
 		words := strings.Fields(state)
-		if ready := c.condition(service, "Ready"); len(words) != 3 || words[0] != words[1] || words[2] != "UpToDate" || !strings.HasPrefix(ready, "True") {
+		if ready := c.conditionIn(namespace, service, "Ready"); len(words) != 3 || words[0] != words[1] || words[2] != "UpToDate" || !strings.HasPrefix(ready, "True") {
 			return fmt.Errorf("%s, Ready %s", state, ready)
 		}
 		return nil
@@ -142,22 +154,16 @@ func (c cluster) steady() target {
 	}
 }
 
-// change alters a service of the traffic namespace. It is tried again while no manager answers for it.
+// change alters a service of the traffic namespace.
 func (c cluster) change(service, patch string) {
 	c.Helper()
-	c.eventually("a change of "+service, func() error {
-		out, err := c.kubectl("patch", "inferenceservice", service, "-n", trafficNamespace, "--type=merge", "-p", patch)
-		if err != nil {
-			return errors.New(out)
-		}
-		return nil
-	})
+	c.mustKubectl("patch", "inferenceservice", service, "-n", trafficNamespace, "--type=merge", "-p", patch)
 }
 
 // killManager takes the manager away without notice.
 func (c cluster) killManager() {
 	c.Helper()
-	c.mustKubectl("delete", "pods", "--all", "-n", managerNamespace, "--force", "--grace-period=0", "--wait=false")
+	c.mustKubectl("delete", "pods", "-l", "app.kubernetes.io/name=modelplane", "-n", managerNamespace, "--force", "--grace-period=0", "--wait=false")
 }
 
 // pods of a Deployment that answer, as name and address.
@@ -208,7 +214,12 @@ func (c cluster) servedBy(address string) int {
 // condition of a service, as status, reason and message.
 func (c cluster) condition(service, name string) string {
 	c.Helper()
-	return c.mustKubectl("get", "inferenceservice", service, "-n", trafficNamespace, "-o",
+	return c.conditionIn(trafficNamespace, service, name)
+}
+
+func (c cluster) conditionIn(namespace, service, name string) string {
+	c.Helper()
+	return c.mustKubectl("get", "inferenceservice", service, "-n", namespace, "-o",
 		fmt.Sprintf(`jsonpath={.status.conditions[?(@.type==%q)]['status','reason','message']}`, name))
 }
 

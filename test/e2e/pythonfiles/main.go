@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command mlflowfiles gets together an MLflow server for the end-to-end tests: a Python of this machine, the packages
-// that the server needs from the package index, and the shared libraries and shell that both need.
+// Command pythonfiles gets together what the end-to-end tests need of Python, from an interpreter of this machine and the
+// package index. What it has made once it finds again.
 //
-//	go run ./test/e2e/mlflowfiles tree     prints the directory with all files of the image, making it first when it is nowhere
-//	go run ./test/e2e/mlflowfiles python   prints a Python that can import mlflow, from the same directory
+//	go run ./test/e2e/pythonfiles tree     prints the directory with all files of an image of MLflow: Python, the packages that
+//	                                       the server needs, the shared libraries and the shell that both need
+//	go run ./test/e2e/pythonfiles python   prints a Python that can import mlflow, from the same directory
+//	go run ./test/e2e/pythonfiles sdk      prints a Python that can import kserve, the SDK of people who serve models
 //
 // Standard output carries a path and nothing else. The exit code is 3 when there is no suitable Python or the packages
 // cannot be had, so that a caller can tell this from a mistake.
@@ -42,7 +44,7 @@ func main() {
 	if err == nil {
 		return
 	}
-	fmt.Fprintln(os.Stderr, "mlflowfiles:", err)
+	fmt.Fprintln(os.Stderr, "pythonfiles:", err)
 	if errors.Is(err, errUnavailable) {
 		os.Exit(3)
 	}
@@ -50,39 +52,46 @@ func main() {
 }
 
 func run(ctx context.Context, args []string) error {
-	if len(args) != 1 || args[0] != "tree" && args[0] != "python" {
-		return errors.New("use: mlflowfiles tree, or mlflowfiles python")
+	verbs := map[string]func(context.Context, python) (string, error){"tree": mlflowTree, "python": mlflowPython, "sdk": sdkPython}
+	if len(args) != 1 || verbs[args[0]] == nil {
+		return errors.New("use: pythonfiles tree, python or sdk")
 	}
 	py, err := findPython(ctx)
 	if err != nil {
 		return err
 	}
-	tree, err := ensure(ctx, py)
+	path, err := verbs[args[0]](ctx, py)
 	if err != nil {
 		return err
 	}
-	if args[0] == "python" {
-		tree = filepath.Join(tree, py.inImage())
-	}
-	_, err = fmt.Fprintln(os.Stdout, tree)
+	_, err = fmt.Fprintln(os.Stdout, path)
 	return err
 }
 
+func mlflowTree(ctx context.Context, py python) (string, error) {
+	return ensure(ctx, "mlflow-"+mlflowVersion, py, packages, fill)
+}
+
+func mlflowPython(ctx context.Context, py python) (string, error) {
+	tree, err := mlflowTree(ctx, py)
+	return filepath.Join(tree, py.inImage()), err
+}
+
 // ensure fills a directory beside the wanted one and renames it, so that what exists is complete.
-func ensure(ctx context.Context, py python) (string, error) {
+func ensure(ctx context.Context, name string, py python, packages []string, fill func(context.Context, python, string) error) (string, error) {
 	cache, err := os.UserCacheDir()
 	if err != nil {
 		return "", err
 	}
 	recipe := sha256.Sum256([]byte(strings.Join(packages, " ")))
-	dir := filepath.Join(cache, "modelplane", fmt.Sprintf("mlflow-%s-python%s-%x", mlflowVersion, py.Version, recipe[:4]))
+	dir := filepath.Join(cache, "modelplane", fmt.Sprintf("%s-python%s-%x", name, py.Version, recipe[:4]))
 	if _, err := os.Stat(dir); err == nil {
 		return dir, nil
 	}
 	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
 		return "", err
 	}
-	temp, err := os.MkdirTemp(filepath.Dir(dir), ".mlflow.")
+	temp, err := os.MkdirTemp(filepath.Dir(dir), "."+name+".")
 	if err != nil {
 		return "", err
 	}

@@ -92,14 +92,22 @@ func (p python) copyTo(tree string) error {
 	return copyFile(p.Executable, filepath.Join(tree, "usr/local/bin/python3"))
 }
 
-func (p python) install(ctx context.Context, tree string) error {
-	site := filepath.Join(tree, p.library(), "site-packages")
+// fetch installs packages and what they need into a directory.
+func (p python) fetch(ctx context.Context, packages []string, into string) error {
 	args := append([]string{"-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-input", "--root-user-action", "ignore",
-		"--only-binary", ":all:", "--no-compile", "--target", site}, packages...)
+		"--only-binary", ":all:", "--no-compile", "--target", into}, packages...)
 	cmd := exec.CommandContext(ctx, p.Executable, args...)
 	cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr
 	if err := cmd.Run(); err != nil {
 		return fmt.Errorf("%w: pip cannot install %v: %w", errUnavailable, packages, err)
+	}
+	return nil
+}
+
+func (p python) install(ctx context.Context, tree string) error {
+	site := filepath.Join(tree, p.library(), "site-packages")
+	if err := p.fetch(ctx, packages, site); err != nil {
+		return err
 	}
 	if err := os.RemoveAll(filepath.Join(site, "bin")); err != nil { // their first lines name this machine's Python
 		return err
