@@ -36,6 +36,10 @@ func TrimService(obj client.Object) {
 	}
 }
 
+// AnnotationIgnoredSecrets, on a pod, names the Secrets of its service account in which no credentials were found. Whoever
+// makes the pod ready for its model has read them; nobody else needs to.
+const AnnotationIgnoredSecrets = "modelplane.dev/ignored-secrets"
+
 // TrimPod keeps of a live pod what tells why it is not ready.
 func TrimPod(obj client.Object) {
 	pod, ok := obj.(*corev1.Pod)
@@ -43,6 +47,9 @@ func TrimPod(obj client.Object) {
 		return
 	}
 	pod.Spec = cause.Needed(&pod.Spec)
-	pod.Annotations = nil
+	ignored, noted := pod.Annotations[AnnotationIgnoredSecrets]
+	if pod.Annotations = nil; noted {
+		pod.Annotations = map[string]string{AnnotationIgnoredSecrets: ignored}
+	}
 	pod.Status.PodIPs, pod.Status.HostIPs = nil, nil
 }

@@ -12,6 +12,7 @@ package podwebhook
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -20,6 +21,7 @@ import (
 	"github.com/modelplane/modelplane/api/serving/v1alpha1"
 	"github.com/modelplane/modelplane/api/serving/v1beta1"
 	"github.com/modelplane/modelplane/internal/config"
+	"github.com/modelplane/modelplane/internal/kube"
 	"github.com/modelplane/modelplane/internal/serving/storage"
 )
 
@@ -102,6 +104,12 @@ func (m *Mutator) bringModel(ctx context.Context, pod *corev1.Pod, namespace str
 	secrets, err := storage.Gather(ctx, m.Reader, namespace, pod.Spec.ServiceAccountName, pod.Annotations, source, cfg)
 	if err != nil {
 		return err
+	}
+	if ignored := storage.Ignored(secrets, pod.Annotations, cfg); len(ignored) > 0 {
+		if pod.Annotations == nil {
+			pod.Annotations = map[string]string{}
+		}
+		pod.Annotations[kube.AnnotationIgnoredSecrets] = strings.Join(ignored, ",")
 	}
 	return storage.Inject(&pod.Spec, storage.Injection{
 		Source:          source,

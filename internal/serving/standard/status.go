@@ -23,7 +23,7 @@ func (p *planner) status(front *frontDoor) *v1beta1.InferenceServiceStatus {
 	p.judgeFront(&cs, front)
 	p.judgeCanaries(&cs, s)
 	p.judge.ImageVolumes(&cs)
-	status.Ignored(&cs, front.ignored)
+	status.Ignored(&cs, append(front.ignored, p.judge.IgnoredSecrets()...))
 	s.ModelStatus = p.judge.ModelStatus(p.parts.Predictor)
 	p.addresses(s, cs, front.urls)
 	p.judge.Conclude(s, cs)

@@ -18,6 +18,7 @@ import (
 	"github.com/modelplane/modelplane/internal/kube"
 	"github.com/modelplane/modelplane/internal/serving/observed"
 	"github.com/modelplane/modelplane/internal/serving/resolve"
+	"github.com/modelplane/modelplane/internal/serving/storage"
 )
 
 // Judge says how one service is.
@@ -131,6 +132,29 @@ func Ignored(cs *kube.Conditions, ignored []string) {
 	if len(ignored) > 0 {
 		cs.True(settingsIgnored, "NoEffect", strings.Join(ignored, " "))
 	}
+}
+
+// IgnoredSecrets tells which Secrets of service accounts hold nothing that models are fetched with.
+func (j Judge) IgnoredSecrets() []string {
+	names := map[string]bool{}
+	for _, secrets := range j.Seen.Secrets {
+		for _, name := range storage.Ignored(secrets, j.Isvc.Annotations, j.Seen.Config) {
+			names[name] = true
+		}
+	}
+	for i := range j.Seen.Pods {
+		if noted := j.Seen.Pods[i].Annotations[kube.AnnotationIgnoredSecrets]; noted != "" && j.Seen.Pods[i].DeletionTimestamp == nil {
+			for name := range strings.SplitSeq(noted, ",") {
+				names[name] = true
+			}
+		}
+	}
+	var out []string
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		out = append(out, "Secret "+name+" of the service account has none of the keys that credentials are read from, so that models are fetched "+
+			"without it. Give it the keys that docs/storage.md lists, or take it off the service account.")
+	}
+	return out
 }
 
 // Before is what the object says now.

@@ -48,8 +48,27 @@ func accountCredentials(c *corev1.Container, volumes *[]corev1.Volume, annotatio
 		if secret == nil {
 			continue
 		}
-		if b := secretCredentials(c, volumes, secret, cfg.Credentials); b != (bundle{}) {
+		if b, _ := secretCredentials(c, volumes, secret, cfg.Credentials); b != (bundle{}) {
 			out = bundle{configMap: cmp.Or(b.configMap, out.configMap), file: cmp.Or(b.file, out.file)}
+		}
+	}
+	return out
+}
+
+// Ignored names the secrets of a service account in which nothing is found. Those of other types are there for something
+// else.
+func Ignored(from Secrets, annotations map[string]string, cfg *config.Config) []string {
+	var out []string
+	if from.ServiceAccount == nil {
+		return nil
+	}
+	for _, name := range accountSecrets(from.ServiceAccount, annotations, cfg.Credentials) {
+		secret := from.Secrets[name]
+		if secret == nil || secret.Type != "" && secret.Type != corev1.SecretTypeOpaque {
+			continue
+		}
+		if _, used := secretCredentials(&corev1.Container{}, &[]corev1.Volume{}, secret, cfg.Credentials); !used {
+			out = append(out, name)
 		}
 	}
 	return out
@@ -80,7 +99,8 @@ const (
 	keyModelScope     = "MODELSCOPE_API_TOKEN"
 )
 
-func secretCredentials(c *corev1.Container, volumes *[]corev1.Volume, secret *corev1.Secret, cfg config.Credentials) bundle {
+// secretCredentials gives a container what a secret holds; it is not used where that is nothing that is known.
+func secretCredentials(c *corev1.Container, volumes *[]corev1.Volume, secret *corev1.Secret, cfg config.Credentials) (own bundle, used bool) {
 	has := func(keys ...string) bool {
 		for _, key := range keys {
 			if _, ok := secret.Data[key]; ok {
@@ -97,7 +117,7 @@ func secretCredentials(c *corev1.Container, volumes *[]corev1.Volume, secret *co
 			fromSecret("AWS_ACCESS_KEY_ID", secret.Name, cmp.Or(cfg.S3.S3AccessKeyIDName, "awsAccessKeyID")),
 			fromSecret("AWS_SECRET_ACCESS_KEY", secret.Name, cmp.Or(cfg.S3.S3SecretAccessKeyName, "awsSecretAccessKey")))
 		setEnv(c, env...)
-		return own
+		return own, true
 	case has(gcsFile):
 		mountSecret(c, volumes, secret, "user-gcp-sa", "/var/secrets/")
 		setEnv(c, corev1.EnvVar{Name: "GOOGLE_APPLICATION_CREDENTIALS", Value: "/var/secrets/" + gcsFile})
@@ -116,8 +136,10 @@ func secretCredentials(c *corev1.Container, volumes *[]corev1.Volume, secret *co
 		setEnv(c, fromSecret(keyHuggingFace, secret.Name, keyHuggingFace))
 	case has(keyModelScope):
 		setEnv(c, fromSecret(keyModelScope, secret.Name, keyModelScope))
+	default:
+		return bundle{}, false
 	}
-	return bundle{}
+	return bundle{}, true
 }
 
 func mountSecret(c *corev1.Container, volumes *[]corev1.Volume, secret *corev1.Secret, volume, place string) {
