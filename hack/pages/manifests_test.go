@@ -13,7 +13,7 @@ import (
 )
 
 var (
-	fencedYAML = regexp.MustCompile("(?ms)^```yaml\n(apiVersion:.*?)^```")
+	fencedYAML = regexp.MustCompile("(?s)\n```yaml\n(apiVersion:.*?\n)```")
 	indented   = regexp.MustCompile(`(?m)(?:^    .*\n)+`)
 )
 
