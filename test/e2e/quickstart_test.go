@@ -38,6 +38,13 @@ func (c cluster) quickstartAnswers() {
 		return err
 	})
 	c.claimGetsVolume(namespace)
+	c.eventually("what the model of make up uses", func() error {
+		out, err := c.kubectl("top", "pods", "-n", "default", "-l", "serving.kserve.io/inferenceservice=iris")
+		if err == nil && !strings.Contains(out, "iris-predictor-") {
+			err = fmt.Errorf("it says %s", out)
+		}
+		return err
+	})
 }
 
 // digitsAnswer compares with the digits that the images are known to show.

@@ -1,19 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package addons does for a cluster of one machine what a provider does for a rented one: it gives claims a directory of
-// the machine as their volume. It is a client of the API server like any other, works on what it made itself, and must
-// not know how the cluster is started or what runs in it.
+// the machine as their volume, and tells what pods use. It is a client of the API server like any other, works on what it
+// made itself, and must not know how the cluster is started or what runs in it.
 package addons
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 	"sync/atomic"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 )
@@ -24,9 +26,16 @@ type Options struct {
 	Volumes string
 	// Health is the address that answers 200 once everything is being watched.
 	Health string
+	// Metrics is the address that answers the API metrics.k8s.io; nothing does when it is empty.
+	Metrics string
+	// Certificate and Key are shown there, and FrontProxyCA vouches for who may ask. They are files.
+	Certificate, Key, FrontProxyCA string
+	// Kubelet is where usage is asked for.
+	Kubelet string
 }
 
-// Run works until ctx ends.
+// Run works until ctx ends. It listens before the API server is there, which counts on it from its first moment on: an API
+// that does not answer keeps namespaces from being deleted.
 func Run(ctx context.Context, config *rest.Config, o Options) error {
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
@@ -38,8 +47,46 @@ func Run(ctx context.Context, config *rest.Config, o Options) error {
 		return err
 	}
 	defer stop()
-	v := newVolumes(client, o.Volumes)
-	return v.run(ctx, func() { ready.Store(true) })
+	if o.Metrics != "" {
+		stop, err := startMetrics(ctx, config, client, o)
+		if err != nil {
+			return fmt.Errorf("answering for metrics: %w", err)
+		}
+		defer stop()
+	}
+	if err := awaitRights(ctx, client); err != nil {
+		return nil // it was told to end
+	}
+	return newVolumes(client, o.Volumes).run(ctx, func() { ready.Store(true) })
+}
+
+// awaitRights waits until the API server answers and lets this program in. Watches that fail wait longer each time.
+func awaitRights(ctx context.Context, client kubernetes.Interface) error {
+	tick := time.NewTicker(200 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		if _, err := client.StorageV1().StorageClasses().List(ctx, metav1.ListOptions{Limit: 1}); err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-tick.C:
+		}
+	}
+}
+
+func startMetrics(ctx context.Context, config *rest.Config, client kubernetes.Interface, o Options) (stop func(), err error) {
+	kubelet, err := rest.HTTPClientFor(config)
+	if err != nil {
+		return nil, err
+	}
+	m := &metrics{client: client, ask: askKubelet(kubelet, o.Kubelet)}
+	stop, err = serveMetrics(o, m.handler())
+	if err == nil {
+		go m.watch(ctx)
+	}
+	return stop, err
 }
 
 // answerHealth listens before anything else is done, so that a port that is taken ends the program at once.
@@ -48,17 +95,22 @@ func answerHealth(address string, ready *atomic.Bool) (stop func(), err error) {
 	if err != nil {
 		return nil, fmt.Errorf("listening for questions about health: %w", err)
 	}
-	server := &http.Server{ReadHeaderTimeout: 10 * time.Second, Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	return serve(listener, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		if !ready.Load() {
 			http.Error(w, "not everything is being watched yet", http.StatusServiceUnavailable)
+			return
 		}
-	})}
+	})), nil
+}
+
+func serve(listener net.Listener, handler http.Handler) (stop func()) {
+	server := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second}
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(listener) }()
 	return func() {
 		_ = server.Close()
 		if err := <-ended; !errors.Is(err, http.ErrServerClosed) {
-			fmt.Println("answering questions about health:", err)
+			slog.Error("A server has ended", "address", listener.Addr().String(), "error", err)
 		}
-	}, nil
+	}
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -97,7 +98,7 @@ func (v *volumes) run(ctx context.Context, ready func()) error {
 			return nil
 		}
 		if err := v.look(ctx); err != nil && ctx.Err() == nil {
-			fmt.Println("volumes:", err)
+			slog.Error("Not every claim has its volume", "error", err)
 			queue.AddRateLimited(key)
 		} else {
 			queue.Forget(key)

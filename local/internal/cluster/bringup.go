@@ -17,6 +17,8 @@ type bringUp struct {
 	state   *state
 	held    *lock
 	started int
+	// early are processes that were started before their stage, which waits for them.
+	early map[string]waiting
 }
 
 func (b *bringUp) say(who, format string, args ...any) {
@@ -73,6 +75,9 @@ func (b *bringUp) runs(name string) bool {
 }
 
 func (b *bringUp) start(s spec) (waiting, error) {
+	if w, begun := b.early[s.name]; begun {
+		return w, nil
+	}
 	w := waiting{spec: s, begun: time.Now()}
 	if b.runs(s.name) {
 		return w, nil

@@ -101,6 +101,13 @@ func (b *bringUp) everything(ctx context.Context, specs map[string]spec) error {
 	if err := b.endOutdated(ctx, specs); err != nil {
 		return err
 	}
+	if addons, wanted := specs[nameAddons]; wanted && !b.runs(nameAddons) {
+		w, err := b.start(addons) // the API server asks it from its own start on
+		if err != nil {
+			return err
+		}
+		b.early = map[string]waiting{nameAddons: w}
+	}
 	for _, stage := range controlPlaneStages {
 		stage = slices.DeleteFunc(slices.Clone(stage), func(name string) bool { return specs[name].name == "" })
 		if err := b.stage(ctx, specs, stage); err != nil {

@@ -44,6 +44,7 @@ const (
 	portDNSHealth     = "coredns-health"
 	portDNSReady      = "coredns-ready"
 	portAddonsHealth  = "addons-health"
+	portAddonsMetrics = "addons-metrics"
 )
 
 // nodeState is what the state file remembers of the node: that there is one, and what down must put back.
@@ -161,8 +162,13 @@ func (c *Cluster) nodeSpecs(p pki, st *state) []spec {
 			"--kubeconfig=" + c.componentKubeconfig(nameAddons),
 			"--volumes=" + filepath.Join(c.Dir, "volumes"),
 			fmt.Sprintf("--health=127.0.0.1:%d", st.Ports[portAddonsHealth]),
+			fmt.Sprintf("--metrics=%s:%d", nodeIP, st.Ports[portAddonsMetrics]),
+			fmt.Sprintf("--kubelet=https://%s:%d", nodeIP, st.Ports[portKubelet]),
+			"--tls-cert-file=" + p.cert(certAddons),
+			"--tls-private-key-file=" + p.key(certAddons),
+			"--requestheader-client-ca-file=" + p.cert(caFrontProxy),
 		},
-		inputs: []string{c.componentKubeconfig(nameAddons)},
+		inputs: []string{c.componentKubeconfig(nameAddons), p.cert(certAddons), p.cert(caFrontProxy)},
 		probe:  probe{url: st.local("http", portAddonsHealth)},
 	}}
 }
@@ -172,8 +178,12 @@ func (b *bringUp) node(ctx context.Context, specs map[string]spec) error {
 	if err := b.load(ctx, b.nodeFile("images", "pause.archive")); err != nil {
 		return err
 	}
-	if !b.runs(nameDNS) || !b.runs(nameAddons) {
-		if _, err := b.apply(ctx, "DNS and volumes", []byte(b.dnsManifests()+"---\n"+AddonManifests())); err != nil {
+	if _, begun := b.early[nameAddons]; begun || !b.runs(nameDNS) {
+		metrics, err := b.metricsManifests()
+		if err != nil {
+			return err
+		}
+		if _, err := b.apply(ctx, "DNS, volumes, metrics", []byte(b.dnsManifests()+"---\n"+AddonManifests()+"---\n"+metrics)); err != nil {
 			return err
 		}
 	}

@@ -81,7 +81,7 @@ var certSpecs = []certSpec{
 	{certKubeletClient, caCluster, "kube-apiserver-kubelet-client", []string{"system:masters"}, nil},
 	{certProxy, caCluster, "system:kube-proxy", nil, nil},
 	{certDNS, caCluster, dnsUser, nil, nil},
-	{certAddons, caCluster, addonsUser, nil, nil},
+	{certAddons, caCluster, addonsUser, nil, []string{nameAddons + ".kube-system.svc"}},
 }
 
 // pki is a directory of key pairs.

@@ -92,6 +92,7 @@ var portOwners = map[string]string{
 	portDNSHealth:         nameDNS,
 	portDNSReady:          nameDNS,
 	portAddonsHealth:      nameAddons,
+	portAddonsMetrics:     nameAddons,
 }
 
 // choosePorts keeps a recorded port while its process runs or nobody else has taken it, and asks the

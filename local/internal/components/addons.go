@@ -23,6 +23,11 @@ func runAddons() int {
 	var o addons.Options
 	flags.StringVar(&o.Volumes, "volumes", "", "directory below which claims get their volumes")
 	flags.StringVar(&o.Health, "health", "127.0.0.1:0", "address that tells when everything is being watched")
+	flags.StringVar(&o.Metrics, "metrics", "", "address that answers the API metrics.k8s.io (default: none)")
+	flags.StringVar(&o.Kubelet, "kubelet", "", "where usage is asked for")
+	flags.StringVar(&o.Certificate, "tls-cert-file", "", "certificate for that address")
+	flags.StringVar(&o.Key, "tls-private-key-file", "", "its key")
+	flags.StringVar(&o.FrontProxyCA, "requestheader-client-ca-file", "", "authority that vouches for the API server there")
 	switch err := flags.Parse(os.Args[1:]); {
 	case errors.Is(err, flag.ErrHelp):
 		return 0
