@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -42,6 +43,7 @@ func TestCanaryTakesOver(t *testing.T) {
 		b.Accept(t, name)
 	}
 	b.Status(t, "iris", "Ready", corev1.ConditionTrue, "")
+	keepsWhatRuns(t, b, isvc)
 
 	b.Change(t, isvc, func() { isvc.Spec.Predictor.Name, isvc.Spec.Canary = "v2", nil })
 	b.RollOut(t, "iris-v2-predictor")
@@ -58,6 +60,34 @@ func TestCanaryTakesOver(t *testing.T) {
 	b.Gone(t, &corev1.Service{}, "iris-v1-predictor")
 	b.Exists(t, &appsv1.Deployment{}, "iris-v2-predictor")
 	b.Status(t, "iris", "Ready", corev1.ConditionTrue, "")
+}
+
+// keepsWhatRuns breaks the spec of a canary: what it is now stays, and the service is ready.
+func keepsWhatRuns(t *testing.T, b *servingtest.Bench, isvc *v1beta1.InferenceService) {
+	t.Helper()
+	running := &appsv1.Deployment{}
+	b.Exists(t, running, "iris-v2-predictor")
+	b.Change(t, isvc, func() {
+		isvc.Spec.Canary[0].Predictor.Model = &v1beta1.ModelSpec{ModelFormat: v1beta1.ModelFormat{Name: "unheard-of"}}
+	})
+	testkit.Eventually(t, servingtest.Patience, "the canary to be told", func() error {
+		if got := conditionOf(t, b, isvc, "CanaryPredictorReady"); got != corev1.ConditionFalse {
+			return fmt.Errorf("it is %q", got)
+		}
+		return nil
+	})
+	if ready := conditionOf(t, b, isvc, v1beta1.ConditionReady); ready != corev1.ConditionTrue {
+		t.Errorf("Ready is %q because of a canary", ready)
+	}
+	for _, obj := range []client.Object{&appsv1.Deployment{}, &corev1.Service{}, &autoscalingv2.HorizontalPodAutoscaler{}} {
+		b.Exists(t, obj, "iris-v2-predictor")
+		if obj.GetDeletionTimestamp() != nil {
+			t.Errorf("%T of the canary goes", obj)
+		}
+		if _, ok := obj.(*appsv1.Deployment); ok && obj.GetGeneration() != running.Generation {
+			t.Error("the canary was changed")
+		}
+	}
 }
 
 // podOf is a pod as a Deployment of a service makes them.

@@ -32,8 +32,8 @@ func (p *planner) keepDraining(front *frontDoor) {
 
 // leave lets the pods of a component, if there are any, go on as they are: nothing is decided about them.
 func (p *planner) leave(name string, beside ...schema.GroupVersionKind) {
-	kinds := append(beside, appsv1.SchemeGroupVersion.WithKind("Deployment"), corev1.SchemeGroupVersion.WithKind("Service"))
-	for _, gvk := range kinds {
+	pods := []schema.GroupVersionKind{appsv1.SchemeGroupVersion.WithKind("Deployment"), corev1.SchemeGroupVersion.WithKind("Service")}
+	for _, gvk := range append(pods, beside...) {
 		object := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: p.isvc.Namespace}}
 		object.SetGroupVersionKind(gvk)
 		p.add(engine.Child{Object: object, Unmanaged: true})
