@@ -135,8 +135,9 @@ e2e: bin/up build ## Bring everything up on this machine, use it, break it, take
 			$(GO) run ./hack/image --by-content --tree "$$tree" --name modelplane-mlflow --out dist/e2e >"$$reference.new"; \
 			mv "$$reference.new" "$$reference"; \
 		fi; cat "$$reference"; \
+		dist/e2e/pythonfiles python >dist/e2e/mlflow-python; \
 		echo "==> migrations of real databases"; \
-		MODELPLANE_MLFLOW_PYTHON=$$(dist/e2e/pythonfiles python) PYTHONDONTWRITEBYTECODE=1 $(GO) test $(TESTLINK) -run TestDatabase ./internal/mlflow/migrate; \
+		MODELPLANE_MLFLOW_PYTHON=$$(cat dist/e2e/mlflow-python) PYTHONDONTWRITEBYTECODE=1 $(GO) test $(TESTLINK) -run TestDatabase ./internal/mlflow/migrate; \
 	elif [ $$? -eq 3 ] && [ -z "$${CI:-}" ]; then rm -f "$$reference"; echo "    it cannot be had; what needs it is skipped"; \
 	else exit 1; fi
 	@echo "==> the Python SDK for the tests (a minute the first time)"

@@ -37,6 +37,7 @@ func TestMachine(t *testing.T) {
 	// These mostly wait, and have nothing to do with each other.
 	c.sideBySide(t, []row{
 		{"experiments", []part{
+			{"the page about MLflow is true", cluster.mlflowPageIsTrue},
 			{"MLflow keeps what was logged", cluster.mlflowKeepsRuns},
 		}},
 		{"first hour", []part{
