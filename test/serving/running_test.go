@@ -117,13 +117,18 @@ func TestWorkersSurvive(t *testing.T) {
 		h.RollOut(t, names...)
 	}
 	h.Change(t, isvc, func() { isvc.Spec.Predictor.Model.Args = []string{"--verbose"} })
-	head := &appsv1.Deployment{}
-	h.follows(t, head, names[0], names[0]+" to have the argument", func() error {
-		if args := head.Spec.Template.Spec.Containers[0].Args; !slices.Contains(args, "--verbose") {
-			return fmt.Errorf("it has %q", args)
+	h.follows(t, isvc, "big", "the new pods to be waited for", func() error { // head and workers are made by then
+		for _, c := range isvc.Status.Conditions {
+			if c.Type == "LatestDeploymentReady" && strings.Contains(c.Message, fmt.Sprintf("generation %d ", isvc.Generation)) {
+				return nil
+			}
 		}
-		return nil
+		return fmt.Errorf("it says %+v", isvc.Status.Conditions)
 	})
+	head := &appsv1.Deployment{}
+	if h.Exists(t, head, names[0]); !slices.Contains(head.Spec.Template.Spec.Containers[0].Args, "--verbose") {
+		t.Errorf("%s has the arguments %q", names[0], head.Spec.Template.Spec.Containers[0].Args)
+	}
 	h.RollOut(t, names...)
 	h.readyService(t, "big")
 	if after := h.deployments(t, names); !cmp.Equal(before, after, cmp.AllowUnexported(lot{})) {
