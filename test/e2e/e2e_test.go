@@ -47,9 +47,6 @@ func TestMachine(t *testing.T) {
 			{"a transformer stands in front of the predictor", cluster.transformerStandsInFront},
 			{"the model answers over gRPC", cluster.grpcAnswers},
 			{"a service stops and resumes", cluster.stopsAndResumes},
-			// These take the manager and the kubelet away, which the other rows must survive.
-			{"a canary gets its share", cluster.canaryGetsItsShare},
-			{"no request is lost", cluster.nothingIsLost},
 		}},
 		{"rollouts", []part{
 			{"broken rollouts are told", cluster.brokenRolloutsAreTold},
@@ -60,8 +57,10 @@ func TestMachine(t *testing.T) {
 			{"failures are explained", cluster.failuresAreExplained},
 		}},
 	})
-	// These take the manager or the node away for longer.
+	// These take the manager or the node away.
 	c.parts(t, []part{
+		{"a canary gets its share", cluster.canaryGetsItsShare},
+		{"no request is lost", cluster.nothingIsLost},
 		{"an upgrade touches no model", cluster.upgradeTouchesNoModel},
 		{"a second up changes nothing", cluster.secondUpChangesNothing},
 		{"killed programs come back", cluster.killedProgramsComeBack},
