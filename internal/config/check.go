@@ -66,6 +66,7 @@ func checkStorageInitializer(c *checker, v *StorageInitializer, _ object) {
 	c.positive("cpuModelcar", v.CPUModelcar)
 	c.positive("memoryModelcar", v.MemoryModelcar)
 	c.id("uidModelcar", v.UIDModelcar)
+	c.serverURL("modelRegistryUrl", v.ModelRegistryURL)
 }
 
 func checkCredentials(c *checker, v *Credentials, _ object) {
@@ -251,6 +252,17 @@ func (c *checker) oneOf(path, v string, allowed ...string) {
 }
 
 // url is an absolute URL or nothing. The value itself stays out of the message, since people put passwords into URLs.
+// serverURL is for what goes into pods as it is: a password in it would show there.
+func (c *checker) serverURL(path, v string) {
+	if v == "" {
+		return
+	}
+	u, err := url.Parse(v)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
+		c.fault(path, "is no address of a server; write for example \"http://host:8080\", without a user and a query")
+	}
+}
+
 func (c *checker) url(path, v string) {
 	if v == "" {
 		return

@@ -257,6 +257,8 @@ func TestParseRefuses(t *testing.T) {
 		"a group for jobs":       {KeyLocalModel, `{"fsGroup":99999999999}`, []string{"fsGroup", "out of range"}},
 		"a life for jobs":        {KeyLocalModel, `{"jobTTLSecondsAfterFinished":-1}`, []string{"jobTTLSecondsAfterFinished"}},
 		"a frequency of nothing": {KeyLocalModel, `{"reconcilationFrequencyInSecs":0}`, []string{"reconcilationFrequencyInSecs"}},
+		"registry with a user":   {KeyStorageInitializer, `{"modelRegistryUrl":"https://me:hush@host"}`, []string{"modelRegistryUrl"}},
+		"registry of files":      {KeyStorageInitializer, `{"modelRegistryUrl":"file:///x"}`, []string{"modelRegistryUrl"}},
 		"security in words":      {KeySecurity, `{"autoMountServiceAccountToken":"sure"}`, []string{"autoMountServiceAccountToken"}},
 		"service in words":       {KeyService, `{"serviceClusterIPNone":[]}`, []string{"serviceClusterIPNone"}},
 		"an expiry annotation":   {KeyScheduler, `{"expirationAnnotations":["a b"]}`, []string{"expirationAnnotations[0]"}},

@@ -151,6 +151,8 @@ type StorageInitializer struct {
 	// UIDModelcar is nil when the user ids of containers are to be left alone.
 	UIDModelcar         *int64 `json:"uidModelcar"`
 	OCIInsecureRegistry bool   `json:"ociInsecureRegistry"`
+	// ModelRegistryURL is where model-registry:// addresses that name no registry are looked up.
+	ModelRegistryURL string `json:"modelRegistryUrl,omitempty"` // what does not say it is recognised as before
 }
 
 // EffectiveOCIMode is the mode in which oci:// models are mounted, or empty when they are not supported.

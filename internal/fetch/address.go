@@ -12,6 +12,7 @@ import (
 	"github.com/modelplane/modelplane/internal/fetch/gcs"
 	"github.com/modelplane/modelplane/internal/fetch/hdfs"
 	"github.com/modelplane/modelplane/internal/fetch/huggingface"
+	"github.com/modelplane/modelplane/internal/fetch/modelregistry"
 	"github.com/modelplane/modelplane/internal/fetch/oci"
 	"github.com/modelplane/modelplane/internal/fetch/s3"
 	"github.com/modelplane/modelplane/internal/fetch/transfer"
@@ -31,7 +32,7 @@ func scheme(address string) string {
 // claims is where claims are mounted in the container.
 const claims = "/mnt/pvc"
 
-// parse finds out what an address means. The result is a local, an *oci.Source or a source.
+// parse finds out what an address means. The result is a local, an *oci.Source, a *modelregistry.Source or a source.
 func parse(address string, env func(string) string) (any, error) {
 	kind := scheme(address)
 	rest := address
@@ -54,6 +55,8 @@ func parse(address string, env func(string) string) (any, error) {
 		return huggingface.Parse(address, env)
 	case "hdfs", "webhdfs":
 		return hdfs.Parse(address, env)
+	case modelregistry.Scheme:
+		return modelregistry.Parse(address, env)
 	case "oci":
 		return oci.Parse(address, env)
 	case "abfs", "abfss":
@@ -68,7 +71,7 @@ func parse(address string, env func(string) string) (any, error) {
 }
 
 // schemes that can be fetched from.
-var schemes = []string{"s3", "gs", "https", "http", "hf", "oci", "hdfs", "webhdfs", "file", "pvc"}
+var schemes = []string{"s3", "gs", "https", "http", "hf", "oci", "hdfs", "webhdfs", modelregistry.Scheme, "file", "pvc"}
 
 // withBundle adds the certificates that the platform mounts for all.
 func withBundle(t transfer.Trust, env func(string) string) transfer.Trust {

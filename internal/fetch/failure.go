@@ -12,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/modelplane/modelplane/internal/fetch/dest"
+	"github.com/modelplane/modelplane/internal/fetch/modelregistry"
 	"github.com/modelplane/modelplane/internal/fetch/transfer"
 	"github.com/modelplane/modelplane/internal/kube/address"
 )
@@ -55,6 +56,7 @@ func newFailure(source string, err error, env func(string) string) *Failure {
 var secrets = []string{
 	"AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AZURE_CLIENT_SECRET", "AZ_CLIENT_SECRET", "AZURE_STORAGE_ACCESS_KEY",
 	"AZURE_ACCESS_TOKEN", "HF_TOKEN", "MODELSCOPE_API_TOKEN", "STORAGE_CONFIG",
+	modelregistry.EnvToken,
 }
 
 func redact(text string, env func(string) string) string {

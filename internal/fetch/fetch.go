@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/modelplane/modelplane/internal/fetch/dest"
+	"github.com/modelplane/modelplane/internal/fetch/modelregistry"
 	"github.com/modelplane/modelplane/internal/fetch/oci"
 	"github.com/modelplane/modelplane/internal/fetch/transfer"
 	"github.com/modelplane/modelplane/internal/fetch/unpack"
@@ -106,6 +107,9 @@ func (r *run) one(ctx context.Context, pair Pair) error {
 	if err != nil {
 		return err
 	}
+	if registered, ok := from.(*modelregistry.Source); ok {
+		return r.registered(ctx, registered, pair)
+	}
 	into, err := dest.Open(pair.Destination, r.budget, r.progress.wrote)
 	if err != nil {
 		return err
@@ -128,6 +132,27 @@ func (r *run) one(ctx context.Context, pair Pair) error {
 	files, bytes := r.progress.done()
 	r.Log.Info("Fetched", "source", address.Shown(pair.Source), "destination", pair.Destination, "files", files, "bytes", bytes,
 		"seconds", time.Since(began).Round(time.Millisecond).Seconds())
+	return nil
+}
+
+// registered fetches a model from where a model registry says that it is.
+func (r *run) registered(ctx context.Context, model *modelregistry.Source, pair Pair) error {
+	client, err := r.client(model.Trust())
+	if err != nil {
+		return err
+	}
+	found, err := model.Resolve(ctx, client)
+	if err != nil {
+		return advised(err, model)
+	}
+	r.Log.Info("Found in the model registry", "registry", found.Registry, "model", found.Model, "version", found.Version,
+		"uri", address.Shown(found.URI))
+	if found.Archived {
+		r.Log.Warn("The version is archived in the model registry; it is fetched because it was named", "version", found.Version)
+	}
+	if err := r.one(ctx, Pair{found.URI, pair.Destination}); err != nil {
+		return fmt.Errorf("the model registry says %s: %w", address.Shown(found.URI), err)
+	}
 	return nil
 }
 

@@ -35,7 +35,7 @@ func New() *cobra.Command {
 		Use:   "storage-initializer SOURCE DESTINATION [SOURCE DESTINATION ...]",
 		Short: "Fetch models, as the init container of a model server",
 		Long: "Fetches each SOURCE into the directory DESTINATION. A source is an address: s3://, gs://, hf://, oci://, https://, http://, " +
-			"file:// or a path. Credentials come from the environment, as KServe has them.",
+			"model-registry://, file:// or a path. Credentials come from the environment, as KServe has them.",
 		Example: "  modelplane-pod storage-initializer s3://models/iris /mnt/models",
 		PreRunE: func(c *cobra.Command, args []string) error {
 			if err := command.FromEnv(c.Flags(), os.LookupEnv); err != nil {

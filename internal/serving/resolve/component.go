@@ -141,7 +141,11 @@ func helpers(of v1beta1.ComponentType, ext v1beta1.ComponentExtensionSpec) map[s
 // addresses are fetched by an init container that the template shows, a single
 // one by the pod webhook, which reads the returned annotations.
 func (b *builder) fetch(of v1beta1.ComponentType, src storage.Source, pod *corev1.PodSpec) (map[string]string, error) {
-	if err := storage.Check(src, b.seen.Containers); err != nil {
+	err := storage.Check(src, b.seen.Containers)
+	if err == nil {
+		err = storage.CheckRegistry(src, b.seen.Containers, b.seen.Config.StorageInitializer)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("spec.%s: %w", of, err)
 	}
 	src = b.apart(src)
@@ -149,7 +153,7 @@ func (b *builder) fetch(of v1beta1.ComponentType, src storage.Source, pod *corev
 	if len(src.URIs) == 0 {
 		return storage.Annotations(src), nil
 	}
-	err := storage.Inject(pod, storage.Injection{
+	err = storage.Inject(pod, storage.Injection{
 		Source:          src,
 		Namespace:       b.isvc.Namespace,
 		ConfigNamespace: b.seen.ConfigNamespace,

@@ -19,12 +19,13 @@ import (
 
 // Schemes that need no ClusterStorageContainer.
 var schemes = []string{
-	"gs", "s3", "pvc", "file", "https", "http", "hdfs", "webhdfs", "hf",
+	"gs", "s3", "pvc", "file", "https", "http", "hdfs", "webhdfs", "hf", schemeRegistry,
 	"oci", schemeModelcar, schemeNative, schemeFetch,
 }
 
 const (
 	schemePVC      = "pvc"
+	schemeRegistry = "model-registry"
 	schemeOCI      = "oci"
 	schemeModelcar = schemeOCI + "+" + config.OCIModelcar
 	schemeNative   = schemeOCI + "+" + config.OCINative

@@ -186,6 +186,7 @@ func (i *injector) download() error {
 		return err
 	}
 	defaultEnv(&c, huggingFace...)
+	defaultEnv(&c, registryEnv(i.downloads, i.Config.StorageInitializer.ModelRegistryURL)...)
 	i.pod.InitContainers = append(i.pod.InitContainers, c)
 	return nil
 }
