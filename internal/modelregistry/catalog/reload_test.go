@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"sigs.k8s.io/yaml"
 
 	"github.com/modelplane/modelplane/internal/process"
 )
@@ -280,6 +281,29 @@ func TestPause(t *testing.T) {
 	for failures, want := range map[int]time.Duration{0: 24 * time.Hour, 1: time.Minute, 4: 8 * time.Minute, 50: 1024 * time.Minute} {
 		if got := pause(24*time.Hour, failures); got != want {
 			t.Errorf("%d failures: %s, not %s", failures, got, want)
+		}
+	}
+}
+
+// TestExample: what people start from is taken as it is.
+func TestExample(t *testing.T) {
+	data, err := os.ReadFile("../../../examples/modelregistry/catalog-source.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var object struct{ Data map[string]string }
+	if err := yaml.Unmarshal(data, &object); err != nil {
+		t.Fatal(err)
+	}
+	m := &mounted{dir: t.TempDir()}
+	m.set(t, object.Data)
+	s := newServer(t, filepath.Join(m.dir, "sources.yaml"))
+	if got := names(s.get(t, modelsAPI+"/models")) + ", " + names(s.get(t, serversAPI)); got != "team/flowers, metrics" {
+		t.Errorf("the example has %q", got)
+	}
+	for _, state := range s.current.Load().sources {
+		if state.Problem != "" {
+			t.Errorf("source %s: %s", state.ID, state.Problem)
 		}
 	}
 }
