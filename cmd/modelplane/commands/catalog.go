@@ -60,6 +60,7 @@ func (f *catalogFlags) run(ctx context.Context) error {
 	f.Log, f.Getenv = process.SetLog(f.handler), os.Getenv
 	ctx, stop := process.UntilSignal(ctx)
 	defer stop()
+	frugal()
 	if unused := ofDatabase(os.Environ()); len(unused) > 0 {
 		f.Log.Info("The catalog has no database and elects no leader; these variables are not used", "variables", unused)
 	}
