@@ -27,6 +27,15 @@ func (r *reconciler[T, Seen]) ensureFinalizer(ctx context.Context, o owner) erro
 	return r.setFinalizers(ctx, o, append(slices.Clone(have), r.finalizer()))
 }
 
+// dropFinalizer takes our finalizer off an object that goes without us.
+func (r *reconciler[T, Seen]) dropFinalizer(ctx context.Context, o owner) error {
+	have := o.GetFinalizers()
+	if !slices.Contains(have, r.finalizer()) {
+		return nil
+	}
+	return r.setFinalizers(ctx, o, slices.DeleteFunc(slices.Clone(have), func(f string) bool { return f == r.finalizer() }))
+}
+
 // finish brings an object that is being deleted to its end and lets it go.
 func (r *reconciler[T, Seen]) finish(ctx context.Context, o owner, obj T) (reconcile.Result, error) {
 	rest, held := r.finalizersOfOthers(o)
@@ -163,6 +172,20 @@ func (r *reconciler[T, Seen]) takeOff(ctx context.Context, o owner, annotations 
 	return client.IgnoreNotFound(r.setMeta(ctx, o, "annotations", off))
 }
 
+// putLabels writes the labels that are not there yet, as takeOff does.
+func (r *reconciler[T, Seen]) putLabels(ctx context.Context, o owner, labels map[string]string) error {
+	on := map[string]any{}
+	for name, value := range labels {
+		if have, there := o.GetLabels()[name]; !there || have != value {
+			on[name] = value
+		}
+	}
+	if len(on) == 0 {
+		return nil
+	}
+	return client.IgnoreNotFound(r.setMeta(ctx, o, "labels", on))
+}
+
 // setMeta changes one field of the object's metadata.
 func (r *reconciler[T, Seen]) setMeta(ctx context.Context, o owner, field string, value any) error {
 	body, err := json.Marshal(map[string]any{"metadata": map[string]any{
@@ -179,5 +202,6 @@ func (r *reconciler[T, Seen]) setMeta(ctx context.Context, o owner, field string
 	o.SetResourceVersion(answer.GetResourceVersion())
 	o.SetFinalizers(answer.GetFinalizers())
 	o.SetAnnotations(answer.GetAnnotations())
+	o.SetLabels(answer.GetLabels())
 	return nil
 }

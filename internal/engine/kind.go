@@ -77,6 +77,12 @@ type Plan struct {
 	// done. They are taken off before the status is written, so that a status that
 	// says so never stands beside the request.
 	RemoveAnnotations []string
+	// SetLabels are labels that the object itself is to have, which tell others what came of it
+	// elsewhere. They are written before the status, and never taken off.
+	SetLabels map[string]string
+	// NoFinalizer says that the object may go without a Teardown: it gets no finalizer for
+	// it, and loses the one that it had.
+	NoFinalizer bool
 	// RequeueAfter asks for another look, for what no watch can tell (a
 	// certificate's renewal). Zero means never.
 	RequeueAfter time.Duration
@@ -203,6 +209,8 @@ type Spec struct {
 	DeletesSelf bool
 	// RemovesAnnotations is set when plans may have RemoveAnnotations, which needs a permission.
 	RemovesAnnotations bool
+	// SetsLabels is set when plans may have SetLabels, which needs a permission.
+	SetsLabels bool
 	// Workers is the number of objects handled at the same time. Default: the
 	// manager's, or else 10.
 	Workers int

@@ -132,10 +132,14 @@ func (r *reconciler[T, Seen]) carryOut(ctx context.Context, o owner, obj T, plan
 		}
 	}
 	if len(out.problems) == 0 && !out.unseen {
-		if err := r.takeOff(ctx, o, plan.RemoveAnnotations); apierrors.IsConflict(err) {
+		err := r.takeOff(ctx, o, plan.RemoveAnnotations)
+		if err == nil {
+			err = r.putLabels(ctx, o, plan.SetLabels)
+		}
+		if apierrors.IsConflict(err) {
 			return reconcile.Result{}, err
 		} else if err != nil {
-			plan.Status, problem = nil, problemOf(err, "Taking off annotations that have done their work")
+			plan.Status, problem = nil, problemOf(err, "Changing the object's own labels and annotations")
 		}
 	}
 	err := r.reportAndRetry(ctx, obj, plan, problem, out.events)
@@ -175,13 +179,25 @@ func (r *reconciler[T, Seen]) apply(ctx context.Context, o owner, plan Plan) out
 	if plan.KeepChildren {
 		return r.writer.applyRetained(ctx, o, intents)
 	}
-	if _, ends := r.kind.(Teardown[T, Seen]); (ends || unreachable) && o.GetDeletionTimestamp() == nil {
-		if err := r.ensureFinalizer(ctx, o); err != nil {
-			out.fail(problemOf(err, "Adding the finalizer"))
-			return out
-		}
+	if err := r.finalize(ctx, o, plan, unreachable); err != nil {
+		out.fail(problemOf(err, "Changing the finalizers"))
+		return out
 	}
 	return r.writer.apply(ctx, o, intents)
+}
+
+// finalize sees to it that an object has our finalizer if it needs it.
+func (r *reconciler[T, Seen]) finalize(ctx context.Context, o owner, plan Plan, unreachable bool) error {
+	_, ends := r.kind.(Teardown[T, Seen])
+	switch {
+	case o.GetDeletionTimestamp() != nil:
+		return nil
+	case unreachable, ends && !plan.NoFinalizer:
+		return r.ensureFinalizer(ctx, o)
+	case ends && !r.spec.FarReaching: // else an earlier child may still need it
+		return r.dropFinalizer(ctx, o)
+	}
+	return nil
 }
 
 // reportAndRetry reports, counts and decides whether to try again.

@@ -104,7 +104,7 @@ func (g grants) objects(own schema.GroupResource, c Controller) {
 		// OwnerReferencesPermissionEnforcement is on.
 		g.grant(sub(own, "finalizers"), "update")
 	}
-	if c.Finalizes() || len(c.Spec().OldFinalizers) > 0 || c.Spec().FarReaching || c.Spec().RemovesAnnotations {
+	if c.Finalizes() || len(c.Spec().OldFinalizers) > 0 || c.Spec().FarReaching || c.Spec().RemovesAnnotations || c.Spec().SetsLabels {
 		g.grant(own, "patch")
 	}
 	if c.Spec().FarReaching { // before an orphan is removed
