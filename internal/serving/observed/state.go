@@ -101,6 +101,31 @@ func (s *State) Downloader(component string) (*corev1.Container, string) {
 	return nil, noted
 }
 
+// Labelled is the value that a label has on what runs, whoever made it; empty if nothing has it. Of several it is the
+// first in order.
+func (s *State) Labelled(key string) string {
+	var found []string
+	for _, d := range s.Deployments {
+		found = append(found, d.Labels[key])
+	}
+	for _, u := range s.Knative {
+		value, _, err := unstructured.NestedString(u.Object, "spec", "template", "metadata", "labels", key)
+		if err == nil {
+			found = append(found, value)
+		}
+	}
+	for i := range s.Pods {
+		found = append(found, s.Pods[i].Labels[key])
+	}
+	slices.Sort(found)
+	for _, value := range found {
+		if value != "" {
+			return value
+		}
+	}
+	return ""
+}
+
 // Runs tells whether the service has anything that runs.
 func (s *State) Runs() bool { return len(s.Deployments)+len(s.Knative) > 0 }
 

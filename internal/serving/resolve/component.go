@@ -14,6 +14,7 @@ import (
 
 	"github.com/modelplane/modelplane/api/serving/v1beta1"
 	"github.com/modelplane/modelplane/internal/engine"
+	"github.com/modelplane/modelplane/internal/kube"
 	"github.com/modelplane/modelplane/internal/serving/observed"
 	"github.com/modelplane/modelplane/internal/serving/runtimes"
 	"github.com/modelplane/modelplane/internal/serving/storage"
@@ -92,6 +93,22 @@ func (b *builder) labels(of v1beta1.ComponentType, layers ...map[string]string) 
 	}
 	out[v1beta1.LabelInferenceService] = b.isvc.Name
 	out[v1beta1.LabelComponent] = string(of)
+	return out
+}
+
+// ownLabels are those of the service that its children have. What a model registry calls it is found out when the pods run
+// and must not restart them: it stays off the children, and those that have it already keep it.
+func (b *builder) ownLabels() map[string]string {
+	out := b.isvc.Labels
+	for _, key := range kube.LabelsRegistryID {
+		if _, has := out[key]; !has {
+			continue
+		}
+		out = maps.Clone(out)
+		if delete(out, key); b.seen.Labelled(key) != "" {
+			out[key] = b.seen.Labelled(key)
+		}
+	}
 	return out
 }
 

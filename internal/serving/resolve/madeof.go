@@ -14,6 +14,7 @@ import (
 	"github.com/modelplane/modelplane/api/serving/v1alpha1"
 	"github.com/modelplane/modelplane/api/serving/v1beta1"
 	"github.com/modelplane/modelplane/internal/config"
+	"github.com/modelplane/modelplane/internal/kube"
 	"github.com/modelplane/modelplane/internal/serving/observed"
 	"github.com/modelplane/modelplane/internal/serving/runtimes"
 )
@@ -42,7 +43,7 @@ func MadeByAnother(isvc *v1beta1.InferenceService, seen *observed.State) string 
 func PlatformChanged(isvc *v1beta1.InferenceService, seen *observed.State, record string) bool {
 	m := madeOf{isvc, seen}
 	own, platform, recorded := strings.Cut(record, ".")
-	return recorded && own == m.own() && platform != m.platform()
+	return recorded && (own == m.own() || own == m.formerOwn()) && platform != m.platform()
 }
 
 type madeOf struct {
@@ -50,15 +51,26 @@ type madeOf struct {
 	seen *observed.State
 }
 
-// own recognises what users wrote.
+// own recognises what users wrote. What a model registry calls the service is not theirs.
 func (m madeOf) own() string {
+	labels := maps.Clone(m.isvc.Labels)
+	for _, key := range kube.LabelsRegistryID {
+		delete(labels, key)
+	}
+	return m.ownWith(labels)
+}
+
+// formerOwn is the same as earlier releases recorded it.
+func (m madeOf) formerOwn() string { return m.ownWith(m.isvc.Labels) }
+
+func (m madeOf) ownWith(labels map[string]string) string {
 	annotations := maps.Clone(m.isvc.Annotations)
 	delete(annotations, corev1.LastAppliedConfigAnnotation)
 	var models []v1alpha1.TrainedModelSpec
 	for i := range m.seen.Models {
 		models = append(models, m.seen.Models[i].Spec)
 	}
-	return digest(m.isvc.Spec, m.isvc.Labels, annotations, models)
+	return digest(m.isvc.Spec, labels, annotations, models)
 }
 
 // platform recognises what the platform adds: the chosen runtimes and the parts

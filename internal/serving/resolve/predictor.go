@@ -46,7 +46,7 @@ func (b *builder) predictor(spec *v1beta1.PredictorSpec) (*Component, *Failure) 
 		Component:   of,
 		Name:        PredictorName(b.isvc, spec.Name),
 		Namespace:   b.isvc.Namespace,
-		Labels:      b.labels(of, merged.Labels, b.isvc.Labels, spec.Labels),
+		Labels:      b.labels(of, merged.Labels, b.ownLabels(), spec.Labels),
 		Annotations: b.annotations(merged.Annotations, internal, spec.Annotations),
 		Pod:         merged.Pod,
 		Scale:       spec.ComponentExtensionSpec,
@@ -62,7 +62,7 @@ func (b *builder) predictor(spec *v1beta1.PredictorSpec) (*Component, *Failure) 
 // and names keeps the workers of one version with their own head.
 func (b *builder) addWorker(c *Component, w *runtimes.Worker) {
 	c.Labels[v1beta1.LabelGeneration] = strconv.FormatInt(b.isvc.Generation, 10)
-	labels := b.labels(v1beta1.PredictorComponent, w.Labels, b.isvc.Labels)
+	labels := b.labels(v1beta1.PredictorComponent, w.Labels, b.ownLabels())
 	labels[v1beta1.LabelGeneration] = c.Labels[v1beta1.LabelGeneration]
 	c.Part.Worker = &workload.Worker{
 		Name:        c.Name + "-worker",

@@ -160,7 +160,7 @@ func (b *builder) around(of v1beta1.ComponentType, pod corev1.PodSpec, src stora
 		Component:   of,
 		Name:        b.isvc.Name + "-" + string(of),
 		Namespace:   b.isvc.Namespace,
-		Labels:      b.labels(of, b.isvc.Labels, ext.Labels),
+		Labels:      b.labels(of, b.ownLabels(), ext.Labels),
 		Annotations: b.annotations(nil, internal, ext.Annotations),
 		Pod:         pod,
 		Scale:       ext,
