@@ -588,7 +588,33 @@
 
 {{/* What it needs beyond that to serve modelregistry. */}}
 {{- define "modelplane.rules.domain.modelregistry" -}}
-
+- apiGroups:
+  - ""
+  resources:
+  - services
+  verbs:
+  - list
+  - watch
+- apiGroups:
+  - serving.kserve.io
+  resources:
+  - inferenceservices
+  verbs:
+  - list
+  - patch
+  - watch
+- apiGroups:
+  - serving.kserve.io
+  resources:
+  - inferenceservices/finalizers
+  verbs:
+  - update
+- apiGroups:
+  - serving.kserve.io
+  resources:
+  - inferenceservices/status
+  verbs:
+  - patch
 {{- end -}}
 
 {{/* What it needs in its own namespace to serve modelregistry. */}}
@@ -603,7 +629,33 @@
 
 {{/* What modelregistry needs in each namespace that is looked after. */}}
 {{- define "modelplane.rules.confined.namespace.modelregistry" -}}
-
+- apiGroups:
+  - ""
+  resources:
+  - services
+  verbs:
+  - list
+  - watch
+- apiGroups:
+  - serving.kserve.io
+  resources:
+  - inferenceservices
+  verbs:
+  - list
+  - patch
+  - watch
+- apiGroups:
+  - serving.kserve.io
+  resources:
+  - inferenceservices/finalizers
+  verbs:
+  - update
+- apiGroups:
+  - serving.kserve.io
+  resources:
+  - inferenceservices/status
+  verbs:
+  - patch
 {{- end -}}
 
 {{/* What it needs beyond that to serve maas. */}}

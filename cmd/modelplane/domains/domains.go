@@ -46,7 +46,7 @@ func rooms() []room {
 			admission: func() ([]admission.Kind, error) { return withUsed(admission.ModelMesh, models.Admission) },
 			extend:    func(d *manager.Domain) { completeModelMesh(d, models, platform) },
 		},
-		{name: admission.ModelRegistry},
+		{name: admission.ModelRegistry, extend: withLink},
 		{name: admission.MaaS},
 		{
 			name:        admission.MLflow,
