@@ -24,6 +24,7 @@ RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache
       -X github.com/modelplane/modelplane/internal/version.date=$DATE" \
     -o /bin/ ./cmd/modelplane ./cmd/modelplane-pod \
  && chmod 0555 /bin/modelplane /bin/modelplane-pod \
+ && mkdir /program && mv /bin/modelplane /program/ && ln -s modelplane /program/model-registry \
  && mkdir -p /out/etc/ssl/certs \
  && cp /etc/ssl/certs/ca-certificates.crt /out/etc/ssl/certs/ \
  && printf 'root:x:0:0:root:/:/sbin/nologin\nnonroot:x:65532:65532:nonroot:/:/sbin/nologin\n' > /out/etc/passwd \
@@ -46,7 +47,7 @@ ENTRYPOINT ["/modelplane-pod"]
 
 FROM scratch AS modelplane
 COPY --from=build /out/ /
-COPY --from=build /bin/modelplane /
+COPY --from=build /program/ /
 ARG VERSION=unknown COMMIT=unknown
 LABEL org.opencontainers.image.title="modelplane" \
       org.opencontainers.image.description="One control plane for models on Kubernetes" \

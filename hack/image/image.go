@@ -118,6 +118,9 @@ func imageFor(o options, p platform, dir string) (v1.Image, error) {
 			err = keep(binary, o.keepAs)
 		}
 		entries = append(entries, file{name: o.program(), mode: 0o555, from: binary})
+		if o.pkg == binaryPackage { // the name by which images of registries are started
+			entries = append(entries, file{name: "model-registry", mode: 0o777, link: o.program()})
+		}
 	}
 	if err != nil {
 		return nil, err

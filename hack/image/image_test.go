@@ -208,6 +208,9 @@ func checkFiles(t *testing.T, contents map[string]entry) {
 			t.Errorf("%s carries the time %s", name, got.header.ModTime)
 		}
 	}
+	if link := contents["model-registry"].header; link == nil || link.Linkname != "modelplane" {
+		t.Errorf("model-registry does not lead to the program: %+v", link)
+	}
 	if passwd := string(contents["etc/passwd"].content); !strings.Contains(passwd, "\nnonroot:x:65532:65532:") {
 		t.Errorf("no user 65532 in etc/passwd:\n%s", passwd)
 	}

@@ -28,6 +28,7 @@ type file struct {
 	mode    int64
 	content []byte
 	from    string // read from here instead
+	link    string // leads there instead
 }
 
 // base lists what is in every image, parents before children.
@@ -115,8 +116,11 @@ func writeTar(w io.Writer, entries []file) error {
 			Name: e.name, Mode: e.mode, Size: int64(len(e.content)), Typeflag: tar.TypeReg,
 			ModTime: time.Unix(0, 0), Format: tar.FormatUSTAR,
 		}
-		if e.name[len(e.name)-1] == '/' {
+		switch {
+		case e.name[len(e.name)-1] == '/':
 			header.Typeflag = tar.TypeDir
+		case e.link != "":
+			header.Typeflag, header.Linkname = tar.TypeSymlink, e.link
 		}
 		if err := out.WriteHeader(header); err != nil {
 			return fmt.Errorf("%s: %w", e.name, err)

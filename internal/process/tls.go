@@ -22,10 +22,11 @@ func TLS(get func(*tls.ClientHelloInfo) (*tls.Certificate, error)) *tls.Config {
 // reread is how often files are compared, at most: only a client that connects makes us look.
 const reread = 10 * time.Second
 
-// Certificate is what somebody else keeps in the files tls.crt and tls.key of a directory, such as a mounted Secret.
-// They are read again when they have changed. Files that cannot be used are told of once, and the last good ones served.
+// Certificate is what somebody else keeps in two files, such as those of a mounted Secret. They are read again when they
+// have changed. Files that cannot be used are told of once, and the last good ones served.
 type Certificate struct {
-	dir string
+	certFile, keyFile string
+
 	log *slog.Logger
 	now func() time.Time
 
@@ -36,9 +37,14 @@ type Certificate struct {
 	complaint       string
 }
 
-// LoadCertificate fails when the files cannot be used at the start.
+// LoadCertificate takes the files tls.crt and tls.key of a directory.
 func LoadCertificate(dir string, log *slog.Logger) (*Certificate, error) {
-	c := &Certificate{dir: dir, log: log, now: time.Now}
+	return LoadCertificateFiles(filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key"), log)
+}
+
+// LoadCertificateFiles fails when the files cannot be used at the start.
+func LoadCertificateFiles(certFile, keyFile string, log *slog.Logger) (*Certificate, error) {
+	c := &Certificate{certFile: certFile, keyFile: keyFile, log: log, now: time.Now}
 	c.looked = c.now()
 	if err := c.read(); err != nil {
 		return nil, err
@@ -75,11 +81,11 @@ func (c *Certificate) again() {
 
 // read takes over the files when they belong together.
 func (c *Certificate) read() error {
-	certPEM, err := os.ReadFile(filepath.Join(c.dir, "tls.crt"))
+	certPEM, err := os.ReadFile(c.certFile)
 	if err != nil {
 		return fmt.Errorf("read the serving certificate: %w", err)
 	}
-	keyPEM, err := os.ReadFile(filepath.Join(c.dir, "tls.key"))
+	keyPEM, err := os.ReadFile(c.keyFile)
 	if err != nil {
 		return fmt.Errorf("read the serving key: %w", err)
 	}
@@ -88,7 +94,7 @@ func (c *Certificate) read() error {
 	}
 	pair, err := tls.X509KeyPair(certPEM, keyPEM)
 	if err != nil { // says nothing of the key
-		return fmt.Errorf("tls.crt and tls.key in %s cannot be read or do not belong together; replace both at once", c.dir)
+		return fmt.Errorf("%s and %s cannot be read or do not belong together; replace both at once", c.certFile, c.keyFile)
 	}
 	c.pair, c.certPEM, c.keyPEM = &pair, certPEM, keyPEM
 	return nil

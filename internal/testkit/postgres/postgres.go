@@ -14,7 +14,6 @@ import (
 	"net/url"
 	"os"
 	"os/exec"
-	"os/user"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -39,6 +38,8 @@ type Server struct {
 	bin  string
 	cred *syscall.Credential
 	mode string // how its own clients come: PGSSLMODE
+	data string
+	end  func()
 }
 
 // Start runs a server until the test ends, for this machine alone. Where
@@ -74,7 +75,7 @@ func start(t testing.TB, host, mode, rule string, files map[string][]byte) *Serv
 	}
 	s := &Server{Host: host, Password: "s3cr:t/p@ss%w", bin: bin, mode: mode}
 	dir := t.TempDir()
-	if s.cred, err = unprivileged(dir); err != nil {
+	if s.cred, err = testkit.Unprivileged(dir, "postgres", "nobody"); err != nil {
 		t.Fatal(err)
 	}
 	if s.Port, err = freePort(host); err != nil {
@@ -128,33 +129,6 @@ func find() (string, error) {
 	return filepath.Dir(found[len(found)-1]), nil
 }
 
-// unprivileged is the user to run as: PostgreSQL refuses to be root.
-func unprivileged(dir string) (*syscall.Credential, error) {
-	if os.Geteuid() != 0 {
-		return nil, nil
-	}
-	who, err := user.Lookup("postgres")
-	if err != nil {
-		who, err = user.Lookup("nobody")
-	}
-	if err != nil {
-		return nil, err
-	}
-	uid, err := strconv.ParseUint(who.Uid, 10, 32)
-	if err != nil {
-		return nil, err
-	}
-	gid, err := strconv.ParseUint(who.Gid, 10, 32)
-	if err != nil {
-		return nil, err
-	}
-	// The test's own directory is below one that only its owner may enter.
-	if err := os.Chmod(filepath.Dir(dir), 0o755); err != nil {
-		return nil, err
-	}
-	return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}, os.Chown(dir, int(uid), int(gid))
-}
-
 func freePort(host string) (int, error) {
 	l, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
 	if err != nil {
@@ -194,10 +168,15 @@ func (s *Server) serve(t testing.TB, data string, settings ...string) {
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
-	t.Cleanup(func() {
-		_ = cmd.Process.Signal(syscall.SIGQUIT) // at once: nothing in it is worth keeping
-		<-ended
-	})
+	stopped := false
+	s.data, s.end = data, func() {
+		if !stopped {
+			stopped = true
+			_ = cmd.Process.Signal(syscall.SIGQUIT) // at once: what was committed is in its log
+			<-ended
+		}
+	}
+	t.Cleanup(s.end)
 	testkit.Eventually(t, time.Minute, "PostgreSQL to answer", func() error {
 		select {
 		case err := <-ended:
@@ -211,6 +190,15 @@ func (s *Server) serve(t testing.TB, data string, settings ...string) {
 		}
 		return nil
 	})
+}
+
+// Stop ends the server without letting anybody finish, and Again starts it on the same data.
+func (s *Server) Stop() { s.end() }
+
+// Again starts the server that was stopped, where it was.
+func (s *Server) Again(t testing.TB) {
+	t.Helper()
+	s.serve(t, s.data)
 }
 
 // URI of a database, as SQLAlchemy and others write it.

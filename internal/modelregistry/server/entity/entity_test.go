@@ -12,6 +12,15 @@ import (
 )
 
 // TestTable: everything that the table names is in it.
+// created is what a body makes of a new entity.
+func created(k *Kind, body string) (*Record, error) {
+	r, err := k.Decode([]byte(body))
+	if err == nil {
+		err = r.Complete()
+	}
+	return r, err
+}
+
 func TestTable(t *testing.T) {
 	types := map[string]bool{}
 	for _, k := range Kinds {
@@ -52,7 +61,7 @@ func TestRoundTrip(t *testing.T) {
 		"Metric":           `{"artifactType":"metric","name":"loss","value":0.25,"timestamp":"7","step":3,"customProperties":{}}`,
 		"Parameter":        `{"artifactType":"parameter","name":"lr","value":"0.1","parameterType":"number","customProperties":{}}`,
 	} {
-		r, err := ByName(kind).Decode([]byte(body), true)
+		r, err := created(ByName(kind), body)
 		if err != nil {
 			t.Errorf("%s: %v", kind, err)
 			continue
@@ -102,7 +111,7 @@ func TestDecodeRefuses(t *testing.T) {
 		{"Metric", `{"name":"m","value":"1"}`, "value must be a number"},
 		{"DocArtifact", `{"artifactType":"model-artifact"}`, "a DocArtifact cannot be"},
 	} {
-		_, err := ByName(c.kind).Decode([]byte(c.body), true)
+		_, err := created(ByName(c.kind), c.body)
 		var wrong *Invalid
 		if !errors.As(err, &wrong) || !strings.Contains(wrong.Message, c.want) {
 			t.Errorf("%s %.60s: %v, want %q", c.kind, c.body, err, c.want)
@@ -115,7 +124,7 @@ func TestDecodeRefuses(t *testing.T) {
 func TestChange(t *testing.T) {
 	version := ByName("ModelVersion")
 	made := func() *Record {
-		r, err := version.Decode([]byte(`{"name":"v1","registeredModelId":"1","author":"ada","customProperties":{"a":{"metadataType":"MetadataBoolValue","bool_value":true}}}`), true)
+		r, err := created(version, `{"name":"v1","registeredModelId":"1","author":"ada","customProperties":{"a":{"metadataType":"MetadataBoolValue","bool_value":true}}}`)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -129,7 +138,7 @@ func TestChange(t *testing.T) {
 		`{"description":"d"}`:                   `"a":{"bool_value":true`,
 		`{"name":"v1","registeredModelId":"1"}`: `"name":"v1"`,
 	} {
-		said, err := version.Decode([]byte(body), false)
+		said, err := version.Decode([]byte(body))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -145,7 +154,7 @@ func TestChange(t *testing.T) {
 		`{"name":"v2"}`:             "the name of a ModelVersion cannot be changed",
 		`{"registeredModelId":"2"}`: "registeredModelId cannot be changed",
 	} {
-		said, err := version.Decode([]byte(body), false)
+		said, err := version.Decode([]byte(body))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -211,6 +211,10 @@ func ByName(name string) *Kind {
 	return nil
 }
 
+// Prefixed tells that names are stored with something before a colon: the id of whom the entity belongs to, or what makes
+// it unique if it belongs to nobody.
+func (k *Kind) Prefixed() bool { return k.Parent != nil || k.Table != Contexts }
+
 // Field finds one of the kind's own fields.
 func (k *Kind) Field(name string) (Field, bool) {
 	for _, f := range k.Fields {

@@ -50,9 +50,9 @@ const (
 	maxValue = 1 << 20
 )
 
-// Decode reads what a client says of an entity: all of it when it is to be made, else what is to change. Fields that
-// are read only may be there, so that what was read can be sent back, and are left alone.
-func (k *Kind) Decode(body []byte, create bool) (*Record, error) {
+// Decode reads what a client says of an entity, all of it or what is to change. Fields that are read only may be there, so
+// that what was read can be sent back, and are left alone.
+func (k *Kind) Decode(body []byte) (*Record, error) {
 	fields, err := object(body)
 	if err != nil {
 		return nil, err
@@ -67,10 +67,16 @@ func (k *Kind) Decode(body []byte, create bool) (*Record, error) {
 			return nil, err
 		}
 	}
-	if create {
-		return r, r.complete()
-	}
 	return r, nil
+}
+
+// ArtifactType is what a client says of it; empty if nothing.
+func ArtifactType(body []byte) (string, error) {
+	fields, err := object(body)
+	if err != nil || fields.values["artifactType"] == nil {
+		return "", err
+	}
+	return stringOf("artifactType", fields.values["artifactType"], maxName)
 }
 
 // object reads the fields of a JSON object, in their order. A name that comes twice is refused: programs disagree about
@@ -104,7 +110,7 @@ func object(body []byte) (out struct {
 	if _, err := d.Token(); err != nil {
 		return out, invalid("the body is no valid JSON: %v", err)
 	}
-	if _, err := d.Token(); err != io.EOF { //nolint:errorlint // it is returned as it is
+	if _, err := d.Token(); err != io.EOF {
 		return out, invalid("there is something behind the JSON object")
 	}
 	return out, nil
@@ -244,8 +250,8 @@ func (f Field) parse(s string) (any, error) {
 	return s, nil
 }
 
-// complete fills in what nobody said, and refuses what somebody must have said.
-func (r *Record) complete() error {
+// Complete fills in what nobody said of a new entity, and refuses what somebody must have said.
+func (r *Record) Complete() error {
 	if r.Kind.NeedsName && (r.Name == nil || *r.Name == "") {
 		return missing("name")
 	}

@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -189,3 +190,6 @@ func LoadTexts(property, stored string) ([]string, bool) {
 	texts, ok := object[property]
 	return texts, ok
 }
+
+// Metadata are the types of custom properties, each with the field that holds its value.
+func Metadata() map[string]string { return maps.Clone(metadata) }

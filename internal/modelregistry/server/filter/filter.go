@@ -336,7 +336,7 @@ func (c Compare) wrong() string {
 	of := c.Values[0].Type
 	for _, v := range c.Values {
 		switch {
-		case v.Type != of && !(isNumber(v.Type) && isNumber(of)):
+		case v.Type != of && (!isNumber(v.Type) || !isNumber(of)):
 			return "the values of a list must be of one type"
 		case (c.Op == Like || c.Op == ILike) && v.Type != String:
 			return fmt.Sprintf("%s compares with text", c.Op)

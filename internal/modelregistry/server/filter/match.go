@@ -31,8 +31,8 @@ func (c Compare) holds(has Value) bool {
 		return false
 	}
 	return slices.ContainsFunc(c.Values, func(literal Value) bool {
-		order, comparable := compare(has, literal)
-		if !comparable {
+		order, alike := compare(has, literal)
+		if !alike {
 			return false
 		}
 		switch c.Op {
@@ -57,7 +57,7 @@ func (c Compare) holds(has Value) bool {
 	})
 }
 
-func compare(has, literal Value) (order int, comparable bool) {
+func compare(has, literal Value) (order int, alike bool) {
 	switch {
 	case has.Type == Int && literal.Type == Int:
 		return cmp.Compare(has.Int, literal.Int), true
