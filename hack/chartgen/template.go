@@ -138,7 +138,7 @@ func wholeCluster(all []manager.Domain) []string {
 // foreignCluster are groups of others whose kinds have no namespace, as far as we read them.
 var foreignCluster = []string{
 	"admissionregistration.k8s.io", "apiextensions.k8s.io", "apiregistration.k8s.io", "authentication.k8s.io",
-	"config.openshift.io", "console.openshift.io", "services.platform.opendatahub.io",
+	"config.openshift.io", "console.openshift.io", "services.platform.opendatahub.io", "user.openshift.io",
 }
 
 // clusterScoped tells which permissions are for kinds without a namespace.

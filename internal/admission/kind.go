@@ -4,6 +4,7 @@ package admission
 
 import (
 	"context"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -16,6 +17,9 @@ type Kind struct {
 	GVK schema.GroupVersionKind
 	// New returns an empty object of the kind.
 	New func() client.Object
+	// PathWithoutVersion is set where the API server asks for all versions of the kind at one path, as the configurations
+	// of other installations have it.
+	PathWithoutVersion bool
 	// Default fills in what a schema cannot express. It must be idempotent: it
 	// runs on every write.
 	Default func(ctx context.Context, obj client.Object) error
@@ -49,7 +53,9 @@ func (k Kind) ValidatePath() string { return k.path("validate") }
 func (k Kind) MutatePath() string { return k.path("mutate") }
 
 func (k Kind) path(verb string) string {
-	return "/" + strings.Join([]string{
-		verb, strings.ReplaceAll(k.GVK.Group, ".", "-"), k.GVK.Version, strings.ToLower(k.GVK.Kind),
-	}, "-")
+	parts := []string{verb, strings.ReplaceAll(k.GVK.Group, ".", "-"), k.GVK.Version, strings.ToLower(k.GVK.Kind)}
+	if k.PathWithoutVersion {
+		parts = slices.Delete(parts, 2, 3)
+	}
+	return "/" + strings.Join(parts, "-")
 }

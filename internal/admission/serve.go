@@ -12,6 +12,7 @@ import (
 
 	admissionv1 "k8s.io/api/admission/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -25,6 +26,7 @@ import (
 // request to what two objects of the largest size need. It fails when a kind is
 // not in the scheme, which would only show at the first request otherwise.
 func Register(server webhook.Server, scheme *runtime.Scheme, kinds ...Kind) error {
+	paths := byVersion{}
 	for _, k := range kinds {
 		known, _, err := scheme.ObjectKinds(k.New())
 		if err != nil {
@@ -33,12 +35,41 @@ func Register(server webhook.Server, scheme *runtime.Scheme, kinds ...Kind) erro
 		if !slices.Contains(known, k.GVK) {
 			return fmt.Errorf("admission of %s: the scheme knows its type as %v", k.GVK, known)
 		}
-		server.Register(k.ValidatePath(), &admission.Webhook{Handler: admission.HandlerFunc(k.validate)})
+		paths.add(k.ValidatePath(), k, k.validate)
 		if k.Default != nil {
-			server.Register(k.MutatePath(), &admission.Webhook{Handler: admission.HandlerFunc(k.mutate)})
+			paths.add(k.MutatePath(), k, k.mutate)
 		}
 	}
+	for path, handlers := range paths {
+		server.Register(path, &admission.Webhook{Handler: handlers})
+	}
 	return nil
+}
+
+// byVersion are the paths that are served, and who answers there for which version.
+type byVersion map[string]answers
+
+type answers map[metav1.GroupVersionKind]admission.HandlerFunc
+
+func (b byVersion) add(path string, k Kind, answer admission.HandlerFunc) {
+	if b[path] == nil {
+		b[path] = answers{}
+	}
+	b[path][metav1.GroupVersionKind(k.GVK)] = answer
+}
+
+// Handle lets the one answer who knows the version that the request is in. Where there is one only, the path says it all.
+func (a answers) Handle(ctx context.Context, req admission.Request) admission.Response {
+	if len(a) == 1 {
+		for _, answer := range a {
+			return answer(ctx, req)
+		}
+	}
+	answer, ok := a[req.Kind]
+	if !ok {
+		return admission.Errored(http.StatusBadRequest, fmt.Errorf("unsupported resource %s", req.Kind.String()))
+	}
+	return answer(ctx, req)
 }
 
 // validate answers one request for the validating path.

@@ -119,7 +119,7 @@ func (w *writer) applyOne(ctx context.Context, o owner, in *intent, live client.
 			in.key, in.key.gvk.GroupVersion()))
 		return
 	}
-	if there, err := w.leftAlone(ctx, in, live); err != nil {
+	if there, err := w.leftAlone(ctx, o, in, live); err != nil {
 		out.fail(problemOf(err, "Looking for "+in.key.String()))
 		return
 	} else if there {

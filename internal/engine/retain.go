@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -86,4 +87,53 @@ func (w *writer) untie(ctx context.Context, key childKey, live client.Object) (*
 	}
 	log.FromContext(ctx).V(1).Info("Took owner references off an object that outlives its owner", "child", key.String())
 	return head, nil
+}
+
+// inherited tells whether an object that is only created was left for the owner: by an earlier controller, with which
+// it would be deleted, or by an earlier owner of the same name.
+func (w *writer) inherited(o owner, in *intent, head client.Object) bool {
+	if in.Shared || head.GetDeletionTimestamp() != nil || w.optedOut(head) {
+		return false
+	}
+	return head.GetAnnotations()[AnnotationOwner] == o.ref() ||
+		slices.ContainsFunc(head.GetOwnerReferences(), func(ref metav1.OwnerReference) bool { return ref.UID == o.GetUID() || previous(o, &ref) })
+}
+
+// settle changes of a child that is only created whether it outlives its owner: that may be decided anew at any time.
+func (w *writer) settle(ctx context.Context, in *intent, live client.Object) error {
+	if retained(live) == in.Retain || in.Shared || live.GetDeletionTimestamp() != nil || !w.made(live) || w.optedOut(live) {
+		return nil
+	}
+	last, known := w.ledger.get(in.holder, in.key)
+	if known && older(live.GetResourceVersion(), last.version) {
+		return nil // done, and the cache is behind
+	}
+	return w.tie(ctx, in, live)
+}
+
+// tie says of the very object that was looked at whose it is and whether it goes with its owner, and changes nothing else: its
+// content cannot be applied again, because it is not known any more.
+func (w *writer) tie(ctx context.Context, in *intent, live client.Object) error {
+	annotations := map[string]any{AnnotationRetained: nil, AnnotationOwner: nil}
+	for _, name := range []string{AnnotationRetained, AnnotationOwner} {
+		if value, ok := in.body.GetAnnotations()[name]; ok {
+			annotations[name] = value
+		}
+	}
+	body, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"uid": live.GetUID(), "ownerReferences": in.body.GetOwnerReferences(), "annotations": annotations,
+		"labels": map[string]any{LabelOwner: in.holder},
+	}})
+	if err != nil {
+		return err
+	}
+	head := &metav1.PartialObjectMetadata{}
+	head.SetGroupVersionKind(in.key.gvk)
+	head.SetNamespace(in.key.Namespace)
+	head.SetName(in.key.Name)
+	if err := w.client.Patch(ctx, head, client.RawPatch(types.MergePatchType, body), client.FieldOwner(w.fieldOwner)); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	w.ledger.put(in.holder, in.key, entry{uid: head.UID, digest: in.digest, version: head.ResourceVersion})
+	return nil
 }

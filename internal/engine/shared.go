@@ -209,11 +209,14 @@ func (s *sharing) complete(ctx context.Context) (bool, error) {
 
 // leftAlone tells whether a child that is only created is there already, whoever
 // made it: that of somebody else is in no cache.
-func (w *writer) leftAlone(ctx context.Context, in *intent, live client.Object) (bool, error) {
-	if !in.CreateOnly || live != nil {
-		return in.CreateOnly, nil
+func (w *writer) leftAlone(ctx context.Context, o owner, in *intent, live client.Object) (bool, error) {
+	if !in.CreateOnly {
+		return false, nil
 	}
-	if last, known := w.ledger.get(in.holder, in.key); known && last.digest != "" {
+	if live != nil {
+		return true, w.settle(ctx, in, live)
+	}
+	if last, known := w.ledger.get(in.holder, in.key); known && last.digest == in.digest {
 		return true, nil
 	}
 	head := &metav1.PartialObjectMetadata{}
@@ -221,6 +224,9 @@ func (w *writer) leftAlone(ctx context.Context, in *intent, live client.Object) 
 	err := w.live.Get(ctx, in.key.NamespacedName, head)
 	if err != nil {
 		return false, client.IgnoreNotFound(err)
+	}
+	if w.inherited(o, in, head) {
+		return true, w.tie(ctx, in, head)
 	}
 	w.ledger.put(in.holder, in.key, entry{uid: head.UID, digest: in.digest, version: head.ResourceVersion})
 	return true, nil

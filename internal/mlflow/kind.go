@@ -20,6 +20,7 @@ import (
 
 	"github.com/modelplane/modelplane/api/components/v1alpha1"
 	mlflowv1 "github.com/modelplane/modelplane/api/mlflow/v1"
+	"github.com/modelplane/modelplane/internal/certs"
 	"github.com/modelplane/modelplane/internal/engine"
 	"github.com/modelplane/modelplane/internal/kube"
 	"github.com/modelplane/modelplane/internal/mlflow/access"
@@ -54,7 +55,7 @@ var (
 type Domain struct {
 	settings Settings
 	chart    *render.Chart
-	keys     *keys
+	keys     *certs.Pairs
 	now      func() time.Time
 	// version that databases are brought to; tests play with it.
 	version string
@@ -77,7 +78,7 @@ func (r *Domain) WithSettings(settings Settings) *Domain {
 
 // WithPlatform takes the settings of a platform, and makes certificates from now on.
 func (r *Domain) WithPlatform(settings Settings) *Domain {
-	r.keys = &keys{}
+	r.keys = &certs.Pairs{}
 	return r.WithSettings(settings)
 }
 

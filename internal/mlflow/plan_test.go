@@ -4,14 +4,8 @@ package mlflow_test
 
 import (
 	"bytes"
-	"os"
-	"path/filepath"
 	"regexp"
-	"slices"
-	"strings"
 	"testing"
-
-	"sigs.k8s.io/yaml"
 
 	"github.com/modelplane/modelplane/internal/admission"
 	"github.com/modelplane/modelplane/internal/cli"
@@ -76,63 +70,5 @@ func withoutJobs(plan []byte) []byte {
 
 // TestEveryFieldIsPlannedOnce: a case moves each field that the kind has.
 func TestEveryFieldIsPlannedOnce(t *testing.T) {
-	table, err := os.ReadFile("../../test/conformance/fields/mlflow.opendatahub.io_v1_MLflow.tsv")
-	if err != nil {
-		t.Fatal(err)
-	}
-	cases, err := filepath.Glob("testdata/plan/*/in.yaml")
-	if err != nil || len(cases) < 40 {
-		t.Fatalf("%d cases, want 40 at least (%v)", len(cases), err)
-	}
-	var objects []any
-	for _, file := range cases {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		first, _, _ := strings.Cut(string(text), "\n---\n")
-		var object any
-		if err := yaml.Unmarshal([]byte(first), &object); err != nil {
-			t.Fatalf("%s: %v", file, err)
-		}
-		objects = append(objects, object)
-	}
-	fields := 0
-	for line := range strings.Lines(string(table)) {
-		path, _, _ := strings.Cut(line, "\t")
-		if !strings.HasPrefix(path, "spec") {
-			continue
-		}
-		fields++
-		if !slices.ContainsFunc(objects, func(o any) bool { return has(o, strings.Split(path, ".")) }) {
-			t.Errorf("no case has %s", path)
-		}
-	}
-	if fields < 100 {
-		t.Errorf("the table has %d fields: it was not understood", fields)
-	}
-}
-
-// has walks along a path of a table: name[] stands for any item of a list, name{} for any value of a map.
-func has(value any, path []string) bool {
-	if len(path) == 0 {
-		return true
-	}
-	m, ok := value.(map[string]any)
-	if !ok {
-		return false
-	}
-	field := strings.TrimSuffix(strings.TrimSuffix(path[0], "[]"), "{}")
-	below, ok := m[field]
-	switch {
-	case !ok:
-		return false
-	case strings.HasSuffix(path[0], "[]"):
-		items, _ := below.([]any)
-		return slices.ContainsFunc(items, func(item any) bool { return has(item, path[1:]) })
-	case strings.HasSuffix(path[0], "{}"):
-		values, _ := below.(map[string]any)
-		return len(values) > 0
-	}
-	return has(below, path[1:])
+	testkit.EveryFieldIn(t, "testdata/plan", "../../test/conformance/fields/mlflow.opendatahub.io_v1_MLflow.tsv", 40, 100)
 }

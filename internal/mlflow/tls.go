@@ -5,12 +5,10 @@ package mlflow
 import (
 	"context"
 	"crypto/tls"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/modelplane/modelplane/internal/certs"
 	"github.com/modelplane/modelplane/internal/engine"
@@ -31,35 +29,6 @@ type TLS struct {
 	HasCA bool
 	// Broken is set when a Secret that is not ours has no pair in it.
 	Broken bool
-}
-
-// keys remembers a pair that was made until the cluster is seen to have it: a look that comes too early must not make
-// another one.
-type keys struct {
-	mu   sync.Mutex
-	made map[types.UID]certs.Pair
-}
-
-// take returns the pair to use: the one that is there while it is good, else one that was made already, else a new one.
-func (k *keys) take(uid types.UID, now time.Time, hosts []string, have certs.Pair) (certs.Pair, time.Time, error) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if at, err := have.RenewAt(now, hosts); err == nil && now.Before(at) {
-		delete(k.made, uid)
-		return have, at, nil
-	}
-	made, ok := k.made[uid]
-	at, err := made.RenewAt(now, hosts)
-	if !ok || err != nil || !now.Before(at) {
-		if made, err = certs.NewPair(now, name, hosts, have.Roots); err != nil {
-			return certs.Pair{}, time.Time{}, err
-		}
-		if at, err = made.RenewAt(now, hosts); err != nil {
-			return certs.Pair{}, time.Time{}, err
-		}
-		k.made = map[types.UID]certs.Pair{uid: made} // there is one MLflow
-	}
-	return made, at, nil
 }
 
 // hosts are the names under which the server is called.
@@ -92,7 +61,7 @@ func (o *observer) readTLS(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	pair, at, err := o.keys.take(o.mlflow.UID, o.seen.Now, hosts(o.settings.Namespace), have)
+	pair, at, err := o.keys.Take(o.mlflow.UID, name, o.seen.Now, hosts(o.settings.Namespace), have)
 	o.seen.TLS = TLS{Own: &pair, RenewAt: at, Certificate: pair.Certificate, HasCA: true}
 	return err
 }

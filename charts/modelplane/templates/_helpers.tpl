@@ -125,6 +125,30 @@ runtime names, and what the user says of it. */}}
 {{- end -}}
 {{- end -}}
 
+{{/* What the manager is told of registries, in variables that other installations of them have too. */}}
+{{- define "modelplane.modelregistryEnv" -}}
+{{- $ := . -}}
+{{- with .Values.modelregistry -}}
+- {name: MODELPLANE_IMAGE, value: {{ include "modelplane.image" $ | quote }}}
+{{- $env := list
+  (list "RELATED_IMAGE_ODH_MODEL_REGISTRY_IMAGE" .image)
+  (list "RELATED_IMAGE_ODH_KUBE_RBAC_PROXY_IMAGE" .proxyImage)
+  (list "RELATED_IMAGE_POSTGRESQL_16_IMAGE" .postgresImage)
+  (list "REGISTRIES_NAMESPACE" .namespace)
+  (list "DEFAULT_DOMAIN" .domain)
+  (list "MODEL_REGISTRY_INGRESS_CLASS" .ingressClass)
+  (list "GATEWAY_DOMAIN" .gateway.domain)
+  (list "MODEL_REGISTRY_GATEWAY_NAME" .gateway.name)
+  (list "MODEL_REGISTRY_GATEWAY_NAMESPACE" .gateway.namespace)
+  (list "HTTPROUTE_NAMESPACE" .gateway.routeNamespace) }}
+{{- range $env }}
+{{- if last . }}
+- {name: {{ first . }}, value: {{ last . | quote }}}
+{{- end }}
+{{- end }}
+{{- end -}}
+{{- end -}}
+
 {{/* What the manager is told of MLflow, in variables that other installations of it have too. */}}
 {{- define "modelplane.mlflowEnv" -}}
 {{- with .Values.mlflow -}}

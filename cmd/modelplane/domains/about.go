@@ -10,9 +10,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	mlflowv1 "github.com/modelplane/modelplane/api/mlflow/v1"
+	registryv1beta1 "github.com/modelplane/modelplane/api/modelregistry/v1beta1"
 	"github.com/modelplane/modelplane/api/serving/v1beta1"
 	"github.com/modelplane/modelplane/internal/cli/explain"
 	"github.com/modelplane/modelplane/internal/mlflow/migrate"
+	"github.com/modelplane/modelplane/internal/modelregistry"
 )
 
 // About is what `modelplane explain` must be told of kinds besides their
@@ -55,6 +57,20 @@ func About() []explain.About {
 			Uses:       serviceOfModel,
 		},
 		aboutMLflow(),
+		aboutRegistry(),
+	}
+}
+
+func aboutRegistry() explain.About {
+	return explain.About{
+		Kind: registryv1beta1.GroupVersion.WithKind("ModelRegistry").GroupKind(),
+		Facts: []explain.Path{
+			{Label: "hosts", Fields: []string{"status", "hostsStr"}},
+		},
+		Conditions: []string{"Available", "KubeRBACProxyAvailable"},
+		Commands: map[string][]string{
+			"TakenOver": {"-n NAMESPACE annotate modelregistry NAME " + modelregistry.AnnotationKeepPods + "=false"},
+		},
 	}
 }
 

@@ -18,6 +18,7 @@ import (
 	"github.com/modelplane/modelplane/internal/engine"
 	"github.com/modelplane/modelplane/internal/manager"
 	"github.com/modelplane/modelplane/internal/mlflow"
+	"github.com/modelplane/modelplane/internal/modelregistry"
 	"github.com/modelplane/modelplane/internal/serving"
 )
 
@@ -32,7 +33,7 @@ type room struct {
 
 // rooms are made anew for every process and test: what they hold is their own.
 func rooms() []room {
-	models, tracking := serving.New(), mlflow.New()
+	models, tracking, registries := serving.New(), mlflow.New(), modelregistry.New()
 	platform := &configuration{}
 	return []room{
 		{
@@ -46,7 +47,15 @@ func rooms() []room {
 			admission: func() ([]admission.Kind, error) { return withUsed(admission.ModelMesh, models.Admission) },
 			extend:    func(d *manager.Domain) { completeModelMesh(d, models, platform) },
 		},
-		{name: admission.ModelRegistry, extend: withLink},
+		{
+			name:        admission.ModelRegistry,
+			admission:   registries.Admission,
+			controllers: registries.Controllers,
+			extend: func(d *manager.Domain) {
+				completeModelRegistry(d, registries)
+				withLink(d)
+			},
+		},
 		{name: admission.MaaS},
 		{
 			name:        admission.MLflow,

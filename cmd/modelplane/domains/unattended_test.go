@@ -11,7 +11,7 @@ import (
 var acceptedOnly = []string{
 	"AIHub", "AITenant", "Catalog", "Config", "ExternalModel", "ExternalProvider", "LLMInferenceService", "LocalModelCache",
 	"LocalModelNamespaceCache", "LocalModelNode", "LocalModelNodeGroup", "MaaSAuthPolicy", "MaaSModelRef", "MaaSSubscription",
-	"MaasTenantConfig", "ModelRegistry", "Predictor", "Tenant",
+	"MaasTenantConfig", "Predictor", "Tenant",
 }
 
 // Kinds that are accepted only say so, and no others do.
