@@ -4,6 +4,8 @@ package commands
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"slices"
@@ -11,7 +13,9 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"k8s.io/client-go/rest"
 
+	"github.com/modelplane/modelplane/internal/modelregistry/access"
 	"github.com/modelplane/modelplane/internal/modelregistry/catalog"
 	"github.com/modelplane/modelplane/internal/process"
 	"github.com/modelplane/modelplane/internal/process/command"
@@ -20,8 +24,10 @@ import (
 
 type catalogFlags struct {
 	catalog.Options
-	log     process.LogOptions
-	handler slog.Handler
+	tlsCert, tlsKey string
+	authorize       string
+	log             process.LogOptions
+	handler         slog.Handler
 }
 
 func newCatalogCommand() *cobra.Command {
@@ -38,6 +44,9 @@ func newCatalogCommand() *cobra.Command {
 			if err := command.FromEnv(c.Flags(), os.LookupEnv); err != nil {
 				return err
 			}
+			if (f.tlsCert == "") != (f.tlsKey == "") {
+				return errors.New("--tls-cert-file and --tls-key-file go together")
+			}
 			f.handler, err = process.NewLogHandler(os.Stderr, f.log)
 			return err
 		},
@@ -48,6 +57,10 @@ func newCatalogCommand() *cobra.Command {
 	flags.StringArrayVar(&f.Paths, "catalogs-path", []string{"sources.yaml"},
 		"file that lists sources; several times for several, of which later ones change what earlier ones say")
 	flags.StringArrayVar(&f.Performance, "performance-metrics", nil, "directory with measurements of models; several times for several")
+	flags.StringVar(&f.tlsCert, "tls-cert-file", "", "file with the certificate of this server, for HTTPS; read again when it changes")
+	flags.StringVar(&f.tlsKey, "tls-key-file", "", "file with the key of that certificate")
+	flags.StringVar(&f.authorize, "authorize-service", "",
+		"namespace/name of a Service: only those may read who may get it, shown by a Kubernetes token (default: everybody may)")
 	flags.StringVar(&f.Metrics, "metrics-bind-address", "0", "address of /metrics, for whoever reaches it; 0: off")
 	flags.StringVar(&f.log.Level, "log-level", "info", "debug, info, warn or error")
 	flags.StringVar(&f.log.Format, "log-format", "json", "json or text")
@@ -64,12 +77,39 @@ func (f *catalogFlags) run(ctx context.Context) error {
 	if unused := ofDatabase(os.Environ()); len(unused) > 0 {
 		f.Log.Info("The catalog has no database and elects no leader; these variables are not used", "variables", unused)
 	}
+	if err := f.protect(); err != nil {
+		return err
+	}
 	f.Log.Info("Starting", "version", version.Get().Version, "sources", f.Paths)
 	if err := catalog.Run(ctx, f.Options); err != nil {
 		f.Log.Error("Stopped because of a failure", "err", err.Error())
 		return &command.Failure{Err: err, Logged: true}
 	}
 	f.Log.Info("Stopped")
+	return nil
+}
+
+// protect is what keeps others out, where that is wanted.
+func (f *catalogFlags) protect() error {
+	if f.tlsCert != "" {
+		certificate, err := process.LoadCertificateFiles(f.tlsCert, f.tlsKey, f.Log)
+		if err != nil {
+			return err
+		}
+		f.TLS = process.TLS(certificate.Get)
+	}
+	if f.authorize == "" {
+		return nil
+	}
+	config, err := rest.InClusterConfig()
+	if err != nil {
+		return fmt.Errorf("--authorize-service needs a Kubernetes to ask: %w", err)
+	}
+	reviewer, err := access.New(config, f.authorize)
+	if err != nil {
+		return err
+	}
+	f.Authorize = reviewer.May
 	return nil
 }
 

@@ -47,6 +47,7 @@ func TestWrongCallsAreOneLine(t *testing.T) {
 		{args: []string{"manager", "--log-level=loud"}, want: "--log-level"},
 		{args: []string{"manager", "--log-format=xml"}, want: "--log-format"},
 		{args: []string{"manager", "--kube-api-burst=0"}, want: "--kube-api-burst"},
+		{args: []string{"catalog", "--tls-key-file=x"}, want: "--tls-cert-file"},
 		{args: []string{"version", "--output=xml"}, want: "--output"},
 		{args: []string{"explain", "isvc"}, want: "KIND/NAME"},
 		{args: []string{"plan"}, want: "filename"},

@@ -92,6 +92,9 @@ func (a *api) authorized(may process.Authorizer, next http.Handler) http.Handler
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		err := may(r)
 		if refused, ok := errors.AsType[*process.Refusal](err); ok {
+			if refused.Code == http.StatusUnauthorized {
+				w.Header().Set("WWW-Authenticate", "Bearer")
+			}
 			a.fail(w, r, &refusal{refused.Code, refused.Message})
 			return
 		}
