@@ -11,6 +11,7 @@ package link
 
 import (
 	"context"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -23,10 +24,16 @@ import (
 type Link struct {
 	settings Settings
 	client   *client
+	now      func() time.Time
+	// patience is how long a registry that fails is given when a service is deleted.
+	patience time.Duration
 }
 
 // New is a link that is on, and trusts no registry with a token.
-func New() *Link { return &Link{client: newClient(Settings{})} }
+func New() *Link {
+	const restart = 20 * time.Second // of a registry; a person who deletes waits that long
+	return &Link{client: newClient(Settings{}), now: time.Now, patience: restart}
+}
 
 // WithSettings takes other settings. It is called before the controller starts.
 func (l *Link) WithSettings(s Settings) *Link {
@@ -74,6 +81,8 @@ type Seen struct {
 	Problem  *problem
 	// Told and Ended are what came of the calls.
 	Told, Ended engine.Answer
+	// Patient says that a registry which fails may still come back in time for the end of a service.
+	Patient bool
 }
 
 // The calls.
@@ -96,5 +105,8 @@ func (s services) Observe(ctx context.Context, r engine.Reader, isvc *v1beta1.In
 	seen.Registry, seen.Problem = s.settings.find(ask, isvc.Namespace, list.Items)
 	key := keyOf(isvc, seen.Registry)
 	seen.Told, seen.Ended = r.Answer(callTell, key), r.Answer(callEnd, key)
+	if end := isvc.DeletionTimestamp; end != nil {
+		seen.Patient = s.now().Sub(end.Time) < s.patience
+	}
 	return seen, nil
 }

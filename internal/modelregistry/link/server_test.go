@@ -97,6 +97,7 @@ func (b *bench) fresh(t testing.TB) {
 // Run is a manager with the link beside the runner.
 func (b *bench) Run(ctx context.Context, cfg *rest.Config) error {
 	link := New().WithSettings(Settings{Namespace: b.NS})
+	link.patience = time.Second
 	link.client.dial = func(ctx context.Context, network, address string) (net.Conn, error) {
 		if address != "registry."+b.NS+".svc:8080" {
 			return nil, fmt.Errorf("%s was called", address)
