@@ -140,7 +140,9 @@ runtime names, and what the user says of it. */}}
   (list "GATEWAY_DOMAIN" .gateway.domain)
   (list "MODEL_REGISTRY_GATEWAY_NAME" .gateway.name)
   (list "MODEL_REGISTRY_GATEWAY_NAMESPACE" .gateway.namespace)
-  (list "HTTPROUTE_NAMESPACE" .gateway.routeNamespace) }}
+  (list "HTTPROUTE_NAMESPACE" .gateway.routeNamespace)
+  (list "INFERENCE_SERVICE_CONTROLLER" (ternary "managed" "removed" .link.enabled))
+  (list "MODEL_REGISTRY_URLS" (join "," .link.urls)) }}
 {{- range $env }}
 {{- if last . }}
 - {name: {{ first . }}, value: {{ last . | quote }}}
