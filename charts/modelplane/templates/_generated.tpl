@@ -592,16 +592,13 @@
   - ""
   resources:
   - configmaps
-  - persistentvolumeclaims
-  - secrets
-  - serviceaccounts
-  - services
   verbs:
   - create
   - delete
   - get
   - list
   - patch
+  - update
   - watch
 - apiGroups:
   - ""
@@ -618,6 +615,41 @@
   - list
   - watch
 - apiGroups:
+  - ""
+  resources:
+  - persistentvolumeclaims
+  - secrets
+  - serviceaccounts
+  - services
+  verbs:
+  - create
+  - delete
+  - get
+  - list
+  - patch
+  - watch
+- apiGroups:
+  - aihub.opendatahub.io
+  resources:
+  - catalogs
+  verbs:
+  - get
+  - list
+  - patch
+  - watch
+- apiGroups:
+  - aihub.opendatahub.io
+  resources:
+  - catalogs/finalizers
+  verbs:
+  - update
+- apiGroups:
+  - aihub.opendatahub.io
+  resources:
+  - catalogs/status
+  verbs:
+  - patch
+- apiGroups:
   - apps
   resources:
   - deployments
@@ -627,6 +659,13 @@
   - get
   - list
   - patch
+  - watch
+- apiGroups:
+  - components.platform.opendatahub.io
+  resources:
+  - aihubs
+  verbs:
+  - list
   - watch
 - apiGroups:
   - config.openshift.io
@@ -726,6 +765,13 @@
   verbs:
   - create
 - apiGroups:
+  - services.platform.opendatahub.io
+  resources:
+  - auths
+  verbs:
+  - list
+  - watch
+- apiGroups:
   - serving.kserve.io
   resources:
   - inferenceservices
@@ -773,6 +819,13 @@
   - list
   - watch
 - apiGroups:
+  - components.platform.opendatahub.io
+  resources:
+  - aihubs
+  verbs:
+  - list
+  - watch
+- apiGroups:
   - config.openshift.io
   resources:
   - ingresses
@@ -785,6 +838,13 @@
   - clusterrolebindings
   verbs:
   - get
+  - list
+  - watch
+- apiGroups:
+  - services.platform.opendatahub.io
+  resources:
+  - auths
+  verbs:
   - list
   - watch
 - apiGroups:
@@ -803,6 +863,23 @@
   - ""
   resources:
   - configmaps
+  verbs:
+  - create
+  - delete
+  - get
+  - list
+  - patch
+  - update
+  - watch
+- apiGroups:
+  - ""
+  resources:
+  - endpoints
+  verbs:
+  - get
+- apiGroups:
+  - ""
+  resources:
   - persistentvolumeclaims
   - secrets
   - serviceaccounts
@@ -817,16 +894,31 @@
 - apiGroups:
   - ""
   resources:
-  - endpoints
-  verbs:
-  - get
-- apiGroups:
-  - ""
-  resources:
   - pods
   verbs:
   - list
   - watch
+- apiGroups:
+  - aihub.opendatahub.io
+  resources:
+  - catalogs
+  verbs:
+  - get
+  - list
+  - patch
+  - watch
+- apiGroups:
+  - aihub.opendatahub.io
+  resources:
+  - catalogs/finalizers
+  verbs:
+  - update
+- apiGroups:
+  - aihub.opendatahub.io
+  resources:
+  - catalogs/status
+  verbs:
+  - patch
 - apiGroups:
   - apps
   resources:
@@ -939,6 +1031,56 @@
   - inferenceservices/status
   verbs:
   - patch
+{{- end -}}
+
+{{/* What it needs beyond that for aihub, a part of modelregistry with a switch. */}}
+{{- define "modelplane.rules.option.modelregistry.aihub" -}}
+- apiGroups:
+  - ""
+  resources:
+  - namespaces
+  verbs:
+  - create
+  - delete
+  - get
+  - patch
+- apiGroups:
+  - aihub.opendatahub.io
+  resources:
+  - catalogs
+  verbs:
+  - create
+  - delete
+- apiGroups:
+  - components.platform.opendatahub.io
+  resources:
+  - aihubs
+  - aihubs/status
+  verbs:
+  - patch
+- apiGroups:
+  - components.platform.opendatahub.io
+  resources:
+  - aihubs/finalizers
+  verbs:
+  - update
+{{- end -}}
+
+{{/* What it needs beyond that for catalog, a part of modelregistry with a switch. */}}
+{{- define "modelplane.rules.option.modelregistry.catalog" -}}
+- apiGroups:
+  - ""
+  resources:
+  - namespaces/finalizers
+  verbs:
+  - update
+- apiGroups:
+  - aihub.opendatahub.io
+  resources:
+  - catalogs
+  verbs:
+  - create
+  - delete
 {{- end -}}
 
 {{/* What it needs beyond that to serve maas. */}}

@@ -54,6 +54,7 @@ func rooms() []room {
 			extend: func(d *manager.Domain) {
 				completeModelRegistry(d, registries)
 				withLink(d)
+				withCatalog(d)
 			},
 		},
 		{name: admission.MaaS},
@@ -116,8 +117,8 @@ func All() ([]manager.Domain, error) {
 	return out, warnOfUnattended(out)
 }
 
-// quiet are kinds that controllers of others read, and one whose controller runs only where it is asked for.
-var quiet = []string{"ClusterServingRuntime", "ClusterStorageContainer", "LLMInferenceServiceConfig", "MLflowConfig", "MLflowOperator", "ServingRuntime"}
+// quiet are kinds that controllers of others read, and two whose controllers run only where they are asked for.
+var quiet = []string{"AIHub", "ClusterServingRuntime", "ClusterStorageContainer", "LLMInferenceServiceConfig", "MLflowConfig", "MLflowOperator", "ServingRuntime"}
 
 // OnlyRead tells such kinds from those that nobody looks after yet.
 func OnlyRead(kind string) bool { return slices.Contains(quiet, kind) }

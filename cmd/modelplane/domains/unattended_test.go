@@ -9,7 +9,7 @@ import (
 )
 
 var acceptedOnly = []string{
-	"AIHub", "AITenant", "Catalog", "Config", "ExternalModel", "ExternalProvider", "LLMInferenceService", "LocalModelCache",
+	"AITenant", "Config", "ExternalModel", "ExternalProvider", "LLMInferenceService", "LocalModelCache",
 	"LocalModelNamespaceCache", "LocalModelNode", "LocalModelNodeGroup", "MaaSAuthPolicy", "MaaSModelRef", "MaaSSubscription",
 	"MaasTenantConfig", "Predictor", "Tenant",
 }

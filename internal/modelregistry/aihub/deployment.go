@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package aihub
+
+import (
+	"fmt"
+	"path"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
+
+	"github.com/modelplane/modelplane/internal/engine"
+)
+
+const (
+	container   = "catalog"
+	portHTTP    = 8080
+	portHTTPS   = 8443
+	namePort    = "http-api"
+	nameHTTPS   = "https-api"
+	loopback    = "127.0.0.1"
+	tlsDir      = "/etc/tls"
+	proxyDir    = "/etc/kube-rbac-proxy"
+	proxyFile   = "config-file.yaml"
+	proxyHealth = 8888
+	pathReady   = "/readyz"
+	// someGroup owns what is mounted into pods, where the platform does not choose a group itself.
+	someGroup = 65532
+)
+
+// server is the Deployment and the Service before it.
+func (p *planner) server() []engine.Child { return at(stageServer, p.deployment(), p.service()) }
+
+func (p *planner) deployment() *appsv1.Deployment {
+	return &appsv1.Deployment{
+		TypeMeta: metav1.TypeMeta{APIVersion: "apps/v1", Kind: "Deployment"}, ObjectMeta: p.meta(name),
+		Spec: appsv1.DeploymentSpec{
+			Replicas: ptr.To[int32](1),
+			Selector: &metav1.LabelSelector{MatchLabels: podsOf(name)},
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: podsOf(name), Annotations: map[string]string{"openshift.io/required-scc": "restricted-v2"}},
+				Spec:       p.pod(),
+			},
+		},
+	}
+}
+
+func (p *planner) pod() corev1.PodSpec {
+	pod := corev1.PodSpec{
+		ServiceAccountName: name,
+		SecurityContext:    p.podSecurity(someGroup),
+		Containers:         []corev1.Container{p.container()},
+		Volumes: []corev1.Volume{{Name: "tls", VolumeSource: corev1.VolumeSource{
+			Secret: &corev1.SecretVolumeSource{SecretName: tlsSecret}}}},
+	}
+	for _, m := range p.mounts() {
+		pod.Volumes = append(pod.Volumes, m.source())
+	}
+	for _, d := range p.data() {
+		pod.InitContainers = append(pod.InitContainers, d.container())
+		pod.Volumes = append(pod.Volumes, corev1.Volume{Name: d.volume, VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}})
+	}
+	if p.seen.Settings.proxyImage() != "" {
+		pod.Containers = append(pod.Containers, p.proxyContainer())
+		pod.Volumes = append(pod.Volumes, corev1.Volume{Name: "kube-rbac-proxy-config", VolumeSource: corev1.VolumeSource{
+			ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: proxyConfig}}}})
+	}
+	return pod
+}
+
+// podSecurity is that of a pod that needs no privileges. OpenShift chooses the group of mounted files itself, and refuses any
+// other.
+func (p *planner) podSecurity(group int64) *corev1.PodSecurityContext {
+	out := &corev1.PodSecurityContext{
+		RunAsNonRoot: ptr.To(true), SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+	}
+	if !p.seen.OpenShift {
+		out.FSGroup = ptr.To(group)
+	}
+	return out
+}
+
+func unprivileged() *corev1.SecurityContext {
+	return &corev1.SecurityContext{AllowPrivilegeEscalation: ptr.To(false), Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}}}
+}
+
+// data is what an image brings into the pod before the server starts.
+type data struct{ init, image, volume, dir, command string }
+
+func (p *planner) data() []data {
+	var out []data
+	if image := p.seen.Settings.DataImage; image != "" {
+		out = append(out, data{"catalog-data-init", image, "shared-data", dataDir, "cp /app/data/*.yaml " + dataDir + "/"})
+	}
+	if image := p.seen.Settings.BenchmarkImage; image != "" {
+		out = append(out, data{"benchmark-data-init", image, "shared-benchmark-data", benchmarkDir,
+			"cp -r /app/benchmarks/* " + benchmarkDir + "/ || echo 'there are no measurements'"})
+	}
+	return out
+}
+
+func (d data) container() corev1.Container {
+	return corev1.Container{
+		Name: d.init, Image: d.image, Command: []string{"/bin/sh", "-c", d.command}, SecurityContext: unprivileged(),
+		VolumeMounts: []corev1.VolumeMount{{Name: d.volume, MountPath: d.dir}},
+	}
+}
+
+func (p *planner) container() corev1.Container {
+	c := corev1.Container{
+		Name: container, Image: p.seen.Settings.image(), Command: []string{"/model-registry", "catalog"}, Args: p.args(),
+		Ports:           []corev1.ContainerPort{{Name: namePort, ContainerPort: portHTTP, Protocol: corev1.ProtocolTCP}},
+		SecurityContext: unprivileged(),
+		Resources:       p.resources(),
+	}
+	for _, m := range p.mounts() {
+		c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: m.volume, MountPath: m.dir, ReadOnly: true})
+	}
+	for _, d := range p.data() {
+		c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: d.volume, MountPath: d.dir, ReadOnly: true})
+	}
+	if p.authorizes() {
+		c.Ports = []corev1.ContainerPort{{Name: nameHTTPS, ContainerPort: portHTTPS, Protocol: corev1.ProtocolTCP}}
+		c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: "tls", MountPath: tlsDir, ReadOnly: true})
+	}
+	if p.seen.Settings.own() {
+		c.SecurityContext.ReadOnlyRootFilesystem = ptr.To(true)
+		c.EnvFrom = []corev1.EnvFromSource{{SecretRef: &corev1.SecretEnvSource{
+			LocalObjectReference: corev1.LocalObjectReference{Name: tokens}, Optional: ptr.To(true)}}}
+	} else {
+		c.Env = p.databaseEnv()
+	}
+	p.probes(&c)
+	return c
+}
+
+// authorizes tells whether the server itself asks Kubernetes who may enter.
+func (p *planner) authorizes() bool { return p.seen.Settings.proxyImage() == "" }
+
+// args are the known ones, so that either server understands them. With a proxy before it the server listens where nobody
+// else reaches it.
+func (p *planner) args() []string {
+	args := []string{fmt.Sprintf("--listen=%s:%d", loopback, portHTTP)}
+	if p.authorizes() {
+		args = []string{
+			fmt.Sprintf("--listen=0.0.0.0:%d", portHTTPS), "--tls-cert-file=" + path.Join(tlsDir, corev1.TLSCertKey),
+			"--tls-key-file=" + path.Join(tlsDir, corev1.TLSPrivateKeyKey), "--authorize-service=" + p.catalog.Namespace + "/" + name,
+		}
+	}
+	for _, m := range p.mounts() {
+		args = append(args, "--catalogs-path="+path.Join(m.dir, sourcesKey))
+	}
+	if p.seen.Settings.BenchmarkImage != "" {
+		args = append(args, "--performance-metrics="+benchmarkDir)
+	}
+	return args
+}
+
+// resources of the server.
+func (p *planner) resources() corev1.ResourceRequirements {
+	if r := p.catalog.Spec.Resources; r != nil && r.Catalog != nil {
+		return *r.Catalog.DeepCopy()
+	}
+	return corev1.ResourceRequirements{
+		Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m"), corev1.ResourceMemory: resource.MustParse("256Mi")},
+		Limits:   corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("256Mi")},
+	}
+}
+
+// probes ask the server; where it listens on the loopback address, through the proxy, which lets this path pass.
+func (p *planner) probes(c *corev1.Container) {
+	port := intstr.FromInt32(portHTTPS)
+	c.LivenessProbe = &corev1.Probe{
+		ProbeHandler:        corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: port}},
+		InitialDelaySeconds: 30, PeriodSeconds: 5, TimeoutSeconds: 2, FailureThreshold: 3,
+	}
+	c.ReadinessProbe = &corev1.Probe{
+		ProbeHandler:        corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: pathReady, Port: port, Scheme: corev1.URISchemeHTTPS}},
+		InitialDelaySeconds: 3, PeriodSeconds: 5, TimeoutSeconds: 2, FailureThreshold: 3,
+	}
+}
+
+// proxyContainer stands before the server. It lets the path pass at which the server says how it is: kubelets have no token.
+func (p *planner) proxyContainer() corev1.Container {
+	return corev1.Container{
+		Name: "kube-rbac-proxy", Image: p.seen.Settings.proxyImage(),
+		Args: []string{
+			fmt.Sprintf("--secure-listen-address=0.0.0.0:%d", portHTTPS), fmt.Sprintf("--upstream=http://%s:%d/", loopback, portHTTP),
+			fmt.Sprintf("--proxy-endpoints-port=%d", proxyHealth), "--logtostderr=true", "--v=0",
+			"--config-file=" + path.Join(proxyDir, proxyFile),
+			"--tls-cert-file=" + path.Join(tlsDir, corev1.TLSCertKey), "--tls-private-key-file=" + path.Join(tlsDir, corev1.TLSPrivateKeyKey),
+			"--ignore-paths=" + pathReady,
+		},
+		Ports: []corev1.ContainerPort{
+			{Name: nameHTTPS, ContainerPort: portHTTPS, Protocol: corev1.ProtocolTCP},
+			{Name: "proxy-healthz", ContainerPort: proxyHealth, Protocol: corev1.ProtocolTCP},
+		},
+		ReadinessProbe: &corev1.Probe{
+			ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{
+				Path: "/healthz", Port: intstr.FromString("proxy-healthz"), Scheme: corev1.URISchemeHTTPS}},
+			InitialDelaySeconds: 5, PeriodSeconds: 5, TimeoutSeconds: 1, FailureThreshold: 3,
+		},
+		Resources: corev1.ResourceRequirements{
+			Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m"), corev1.ResourceMemory: resource.MustParse("256Mi")},
+			Limits:   corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("256Mi")},
+		},
+		SecurityContext: unprivileged(),
+		VolumeMounts: []corev1.VolumeMount{
+			{Name: "tls", MountPath: tlsDir, ReadOnly: true}, {Name: "kube-rbac-proxy-config", MountPath: proxyDir, ReadOnly: true},
+		},
+	}
+}

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package aihub
+
+import (
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
+
+	"github.com/modelplane/modelplane/internal/engine"
+)
+
+// Keys of the Secret of the database.
+const (
+	keyDatabase = "database-name"
+	keyUser     = "database-user"
+	keyPassword = "database-password"
+)
+
+const (
+	portPostgres = 5432
+	// postgresGroup owns the volume of the database, where the platform does not choose a group itself.
+	postgresGroup = 26
+)
+
+func (p *planner) databaseMeta() metav1.ObjectMeta {
+	meta := p.meta(databaseName)
+	meta.Labels = labelsOf(databaseName)
+	return meta
+}
+
+// database is what images of others keep the catalog in. All of it is read from the sources again, so that it may go with its
+// pod. Our own server needs none.
+func (p *planner) database() []engine.Child {
+	if p.seen.Settings.own() || p.seen.Settings.SkipDatabase {
+		return nil
+	}
+	secret := &corev1.Secret{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"}, ObjectMeta: p.databaseMeta(), Type: corev1.SecretTypeOpaque}
+	if p.seen.NewPassword != "" {
+		secret.Data = map[string][]byte{
+			keyDatabase: []byte(p.seen.Settings.PostgresDatabase), keyUser: []byte(p.seen.Settings.PostgresUser), keyPassword: []byte(p.seen.NewPassword),
+		}
+	}
+	port := networkingv1.NetworkPolicyPort{Protocol: ptr.To(corev1.ProtocolTCP), Port: ptr.To(intstr.FromInt32(portPostgres))}
+	out := []engine.Child{{Object: secret, Stage: stageNeeds, CreateOnly: true}}
+	out = append(out, at(stageNeeds,
+		&corev1.Service{
+			TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Service"}, ObjectMeta: p.databaseMeta(),
+			Spec: corev1.ServiceSpec{
+				Selector: podsOf(databaseName),
+				Ports:    []corev1.ServicePort{{Name: "postgresql", Port: portPostgres, TargetPort: intstr.FromInt32(portPostgres), Protocol: corev1.ProtocolTCP}},
+			},
+		},
+		&networkingv1.NetworkPolicy{
+			TypeMeta:   metav1.TypeMeta{APIVersion: networkingv1.SchemeGroupVersion.String(), Kind: "NetworkPolicy"},
+			ObjectMeta: p.databaseMeta(),
+			Spec: networkingv1.NetworkPolicySpec{
+				PodSelector: metav1.LabelSelector{MatchLabels: podsOf(databaseName)},
+				PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress},
+				Ingress: []networkingv1.NetworkPolicyIngressRule{{
+					Ports: []networkingv1.NetworkPolicyPort{port},
+					From:  []networkingv1.NetworkPolicyPeer{{PodSelector: &metav1.LabelSelector{MatchLabels: podsOf(name)}}},
+				}},
+			},
+		})...)
+	return append(out, at(stageServer, p.databaseDeployment())...)
+}
+
+func (p *planner) databaseDeployment() *appsv1.Deployment {
+	limit := resource.MustParse("5Gi")
+	if d := p.catalog.Spec.Database; d != nil && d.Volume != nil && d.Volume.SizeLimit != nil {
+		limit = *d.Volume.SizeLimit
+	}
+	labels := podsOf(databaseName)
+	labels["sidecar.istio.io/inject"] = "false"
+	return &appsv1.Deployment{
+		TypeMeta: metav1.TypeMeta{APIVersion: "apps/v1", Kind: "Deployment"}, ObjectMeta: p.databaseMeta(),
+		Spec: appsv1.DeploymentSpec{
+			Replicas: ptr.To[int32](1),
+			Strategy: appsv1.DeploymentStrategy{Type: appsv1.RecreateDeploymentStrategyType},
+			Selector: &metav1.LabelSelector{MatchLabels: podsOf(databaseName)},
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: labels},
+				Spec: corev1.PodSpec{
+					AutomountServiceAccountToken: ptr.To(false),
+					SecurityContext:              p.podSecurity(postgresGroup),
+					Containers:                   []corev1.Container{p.databaseContainer()},
+					Volumes: []corev1.Volume{{Name: "postgres-data", VolumeSource: corev1.VolumeSource{
+						EmptyDir: &corev1.EmptyDirVolumeSource{SizeLimit: &limit}}}},
+				},
+			},
+		},
+	}
+}
+
+// fromSecret is a variable whose value is in the Secret of the database.
+func fromSecret(variable, key string) corev1.EnvVar {
+	return corev1.EnvVar{Name: variable, ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{
+		LocalObjectReference: corev1.LocalObjectReference{Name: databaseName}, Key: key}}}
+}
+
+// databaseEnv is how a server finds its database.
+func (p *planner) databaseEnv() []corev1.EnvVar {
+	return []corev1.EnvVar{
+		{Name: "PGHOST", Value: databaseName}, fromSecret("PGDATABASE", keyDatabase), fromSecret("PGUSER", keyUser), fromSecret("PGPASSWORD", keyPassword),
+	}
+}
+
+func (p *planner) databaseContainer() corev1.Container {
+	check := func(delay, period int32, script string) *corev1.Probe {
+		return &corev1.Probe{
+			ProbeHandler:        corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{"/bin/bash", "-c", script}}},
+			InitialDelaySeconds: delay, TimeoutSeconds: period, PeriodSeconds: 10, FailureThreshold: 3,
+		}
+	}
+	c := corev1.Container{
+		Name: "postgresql", Image: p.seen.Settings.PostgresImage,
+		Env: []corev1.EnvVar{
+			fromSecret("POSTGRESQL_DATABASE", keyDatabase), fromSecret("POSTGRESQL_USER", keyUser), fromSecret("POSTGRESQL_PASSWORD", keyPassword),
+		},
+		Ports:           []corev1.ContainerPort{{Name: "postgresql", ContainerPort: portPostgres, Protocol: corev1.ProtocolTCP}},
+		VolumeMounts:    []corev1.VolumeMount{{Name: "postgres-data", MountPath: "/var/lib/pgsql/data"}},
+		LivenessProbe:   check(30, 2, `exec pg_isready -h 127.0.0.1 -p 5432 -q`),
+		ReadinessProbe:  check(10, 5, `exec psql -w -U "${POSTGRESQL_USER}" -d "${POSTGRESQL_DATABASE}" -c 'SELECT 1'`),
+		SecurityContext: unprivileged(),
+		Resources: corev1.ResourceRequirements{
+			Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("250m"), corev1.ResourceMemory: resource.MustParse("256Mi")},
+			Limits:   corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("500m"), corev1.ResourceMemory: resource.MustParse("512Mi")},
+		},
+	}
+	if r := p.catalog.Spec.Resources; r != nil && r.Postgres != nil && len(r.Postgres.Requests)+len(r.Postgres.Limits) > 0 {
+		c.Resources = *r.Postgres.DeepCopy()
+	}
+	return c
+}
