@@ -141,6 +141,8 @@ runtime names, and what the user says of it. */}}
   (list "MODEL_REGISTRY_GATEWAY_NAME" .gateway.name)
   (list "MODEL_REGISTRY_GATEWAY_NAMESPACE" .gateway.namespace)
   (list "HTTPROUTE_NAMESPACE" .gateway.routeNamespace)
+  (list "INFERENCE_SERVICE_CONTROLLER" (ternary "managed" "removed" .link.enabled))
+  (list "MODEL_REGISTRY_URLS" (join "," .link.urls))
   (list "ENABLE_AIHUB_MODULE_CONTROLLER" (ternary "true" "" .aihub.enabled))
   (list "ENABLE_MODEL_CATALOG" (ternary "true" "" .catalog.enabled))
   (list "RELATED_IMAGE_ODH_MODEL_METADATA_COLLECTION_IMAGE" .catalog.dataImage)

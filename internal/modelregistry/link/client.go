@@ -36,14 +36,13 @@ type client struct {
 	// dial is another way to them, for tests.
 	dial func(ctx context.Context, network, address string) (net.Conn, error)
 
-	mu   sync.Mutex
-	http *http.Client
-	// certificates that http trusts.
-	certificates string
+	mu sync.Mutex
+	// senders by the certificates that they trust.
+	senders map[string]*http.Client
 }
 
 func newClient(s Settings) *client {
-	return &client{settings: s, dial: (&net.Dialer{Timeout: dialTimeout}).DialContext}
+	return &client{settings: s, dial: (&net.Dialer{Timeout: dialTimeout}).DialContext, senders: map[string]*http.Client{}}
 }
 
 // failure is why a registry did not do what it was asked, in words that stay the same as long as the reason does.
@@ -75,7 +74,7 @@ func (c *client) call(ctx context.Context, r Registry, method, path string, quer
 	if err != nil {
 		return err
 	}
-	sender, err := c.sender()
+	sender, err := c.sender(r)
 	if err != nil {
 		return err
 	}
@@ -144,32 +143,42 @@ func (c *client) token(r Registry) (string, error) {
 	return token, nil
 }
 
-// sender is made anew when the certificates change that it trusts.
-func (c *client) sender() (*http.Client, error) {
-	var certificates []byte
+// mostSenders bounds those that are kept: there is one for each set of certificates, which change now and then.
+const mostSenders = 32
+
+// sender is a client that trusts what counts for all and for this registry.
+func (c *client) sender(r Registry) (*http.Client, error) {
+	certificates := []byte(r.Roots)
 	for _, file := range c.settings.CAFiles {
 		content, err := os.ReadFile(file)
 		if err == nil {
-			certificates = append(append(certificates, content...), '\n')
+			certificates = append(append(certificates, '\n'), content...)
 		}
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.http != nil && c.certificates == string(certificates) {
-		return c.http, nil
+	if have := c.senders[string(certificates)]; have != nil {
+		return have, nil
 	}
 	pool, err := x509.SystemCertPool()
 	if err != nil {
 		pool = x509.NewCertPool()
 	}
 	if len(certificates) > 0 && !pool.AppendCertsFromPEM(certificates) {
-		return nil, failed(0, "the file of %s has no certificates. Put them there in PEM form.", EnvCAFile)
+		return nil, failed(0, "the certificates to trust are not in PEM form. Correct the file of %s.", EnvCAFile)
 	}
-	if c.http != nil {
-		c.http.CloseIdleConnections()
+	if len(c.senders) >= mostSenders {
+		for _, old := range c.senders {
+			old.CloseIdleConnections()
+		}
+		clear(c.senders)
 	}
-	c.certificates = string(certificates)
-	c.http = &http.Client{
+	c.senders[string(certificates)] = c.newSender(pool)
+	return c.senders[string(certificates)], nil
+}
+
+func (c *client) newSender(pool *x509.CertPool) *http.Client {
+	return &http.Client{
 		Transport: &http.Transport{
 			Proxy: http.ProxyFromEnvironment, DialContext: c.dial, TLSHandshakeTimeout: dialTimeout,
 			TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12, InsecureSkipVerify: c.settings.SkipVerify},
@@ -178,7 +187,6 @@ func (c *client) sender() (*http.Client, error) {
 		// Where it leads is not where the platform said that it may be called.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
-	return c.http, nil
 }
 
 func unlike(status int) *failure {

@@ -11,9 +11,12 @@ package link
 
 import (
 	"context"
+	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	kubeclient "sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/modelplane/modelplane/api/serving/v1beta1"
 	"github.com/modelplane/modelplane/internal/engine"
@@ -23,10 +26,16 @@ import (
 type Link struct {
 	settings Settings
 	client   *client
+	now      func() time.Time
+	// patience is how long a registry that fails is given when a service is deleted.
+	patience time.Duration
 }
 
 // New is a link that is on, and trusts no registry with a token.
-func New() *Link { return &Link{client: newClient(Settings{})} }
+func New() *Link {
+	const restart = 20 * time.Second // of a registry; a person who deletes waits that long
+	return &Link{client: newClient(Settings{}), now: time.Now, patience: restart}
+}
 
 // WithSettings takes other settings. It is called before the controller starts.
 func (l *Link) WithSettings(s Settings) *Link {
@@ -53,7 +62,10 @@ func (l *Link) Controller() engine.Controller {
 		SetsLabels:        true,
 		Executor:          l.execute,
 		CallTimeout:       callTimeout,
-		Inputs:            []engine.Input{{Object: &corev1.Service{}, Select: ofRegistries}},
+		Inputs: []engine.Input{
+			{Object: &corev1.Service{}, Select: ofRegistries},
+			{Object: &corev1.Secret{}, MetadataOnly: true},
+		},
 	})
 }
 
@@ -74,6 +86,8 @@ type Seen struct {
 	Problem  *problem
 	// Told and Ended are what came of the calls.
 	Told, Ended engine.Answer
+	// Patient says that a registry which fails may still come back in time for the end of a service.
+	Patient bool
 }
 
 // The calls.
@@ -94,7 +108,32 @@ func (s services) Observe(ctx context.Context, r engine.Reader, isvc *v1beta1.In
 		return seen, err
 	}
 	seen.Registry, seen.Problem = s.settings.find(ask, isvc.Namespace, list.Items)
+	if seen.Problem == nil {
+		if err := addRoots(ctx, r, &seen.Registry); err != nil {
+			return seen, err
+		}
+	}
 	key := keyOf(isvc, seen.Registry)
 	seen.Told, seen.Ended = r.Answer(callTell, key), r.Answer(callEnd, key)
+	if end := isvc.DeletionTimestamp; end != nil {
+		seen.Patient = s.now().Sub(end.Time) < s.patience
+	}
 	return seen, nil
+}
+
+// proxySuffix is what the Secret is called, after its registry, that a registry of the cluster proves its name with.
+const proxySuffix = "-kube-rbac-proxy"
+
+// addRoots reads which authority has signed the certificate of a registry, where we made it.
+func addRoots(ctx context.Context, r engine.Reader, of *Registry) error {
+	namespace, name, service := strings.Cut(of.Name, "/")
+	if !service || !strings.HasPrefix(of.URL, "https://"+name+"."+namespace+".svc:") {
+		return nil
+	}
+	secret := &corev1.Secret{}
+	err := r.GetUncached(ctx, kubeclient.ObjectKey{Namespace: namespace, Name: name + proxySuffix}, secret)
+	if err == nil {
+		of.Roots = string(secret.Data["ca.crt"])
+	}
+	return kubeclient.IgnoreNotFound(err)
 }

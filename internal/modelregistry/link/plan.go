@@ -12,8 +12,8 @@ import (
 	"github.com/modelplane/modelplane/internal/engine"
 )
 
-// attempts is how often a registry is asked to undeploy a service that is being deleted, and also how many failures in
-// a row are told.
+// attempts is how often at least a registry is asked to undeploy a service that is being deleted, and also how many
+// failures in a row are told.
 const attempts = 3
 
 // Plan implements engine.Kind.
@@ -68,7 +68,7 @@ func entryOf(isvc *v1beta1.InferenceService, w wish, r Registry) Entry {
 	return e
 }
 
-// Teardown implements engine.Teardown: the registry is asked to note the end, a few times. Then the service goes, whatever
+// Teardown implements engine.Teardown: the registry is asked to note the end, a few times and for a while. Then the service goes, whatever
 // became of the registry.
 func (s services) Teardown(isvc *v1beta1.InferenceService, seen Seen) engine.Ending {
 	w := wishOf(isvc)
@@ -81,11 +81,11 @@ func (s services) Teardown(isvc *v1beta1.InferenceService, seen Seen) engine.End
 	entry := entryOf(isvc, w, seen.Registry)
 	entry.URL, entry.Runtime = "", ""
 	calls := []engine.Call{{Name: callEnd, Key: keyOf(isvc, seen.Registry), Request: entry}}
-	if seen.Ended.Failures >= attempts {
+	if seen.Ended.Failures >= attempts && !seen.Patient {
 		return giveUp("the model registry " + seen.Registry.Name + " may still have it as deployed: " + seen.Ended.Err.Error())
 	}
 	stands := &v1beta1.InferenceServiceStatus{Status: v1beta1.Status{Conditions: own(isvc)}}
-	return engine.Ending{Plan: engine.Plan{Calls: calls, Status: stands}}
+	return engine.Ending{Plan: engine.Plan{Calls: calls, Status: stands, RequeueAfter: s.patience}}
 }
 
 // giveUp tells of it; the next look finds that it was told, and lets the service go.

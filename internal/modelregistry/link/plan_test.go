@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -69,6 +70,10 @@ func TestPlan(t *testing.T) {
 	testkit.Golden(t, "testdata/plan", func(t *testing.T, in []byte) []byte {
 		front := testkit.FrontMatter(in)
 		link := New().WithSettings(Settings{Off: front["off"] != nil, Namespace: first(front["registries"]), URLs: front["url"]})
+		end := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+		if link.now = func() time.Time { return end.Add(time.Minute) }; front["patient"] != nil {
+			link.now = func() time.Time { return end.Add(time.Second) }
+		}
 		isvc, world := read(t, in)
 		kind := services{link}
 		seen, err := kind.Observe(t.Context(), heard{world, front}, isvc)

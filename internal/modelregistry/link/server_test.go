@@ -63,6 +63,7 @@ type bench struct {
 	*domaintest.Bench
 	registry *fakeRegistry
 	server   *httptest.Server
+	model    string // the id of the registered model
 }
 
 func newBench(t *testing.T) *bench {
@@ -77,7 +78,7 @@ func newBench(t *testing.T) *bench {
 			cluster.InstallCRDs(t, crd)
 		}
 	}
-	b := &bench{Bench: domaintest.New(t, cluster, scheme)}
+	b := &bench{Bench: domaintest.New(t, cluster, scheme), model: "5"}
 	b.Manager = charttest.RBAC(t, cluster, b.NS)
 	b.fresh(t)
 	return b
@@ -97,6 +98,7 @@ func (b *bench) fresh(t testing.TB) {
 // Run is a manager with the link beside the runner.
 func (b *bench) Run(ctx context.Context, cfg *rest.Config) error {
 	link := New().WithSettings(Settings{Namespace: b.NS})
+	link.patience = time.Second
 	link.client.dial = func(ctx context.Context, network, address string) (net.Conn, error) {
 		if address != "registry."+b.NS+".svc:8080" {
 			return nil, fmt.Errorf("%s was called", address)
@@ -112,11 +114,11 @@ func (b *bench) manage(t testing.TB, cfg *rest.Config) (stop func()) {
 	return testkit.Manage(t, func(ctx context.Context) error { return b.Run(ctx, cfg) })
 }
 
-// isvc is a service of the registered model 5.
+// isvc is a service of the registered model.
 func (b *bench) isvc(name string) *v1beta1.InferenceService {
 	isvc := &v1beta1.InferenceService{ObjectMeta: metav1.ObjectMeta{
 		Namespace: b.NS, Name: name, Annotations: map[string]string{where: "http://" + name + ".test"},
-		Labels: map[string]string{"modelregistry.kubeflow.org/registered-model-id": "5"},
+		Labels: map[string]string{"modelregistry.kubeflow.org/registered-model-id": b.model},
 	}}
 	isvc.Spec.Predictor.Model = &v1beta1.ModelSpec{ModelFormat: v1beta1.ModelFormat{Name: "sklearn"}}
 	return isvc
@@ -244,14 +246,26 @@ func TestLink(t *testing.T) {
 	conditions.Stop(t)
 }
 
-// TestRegistryGone: whatever becomes of the registry, a service that is deleted goes, and somebody is told.
+// TestRegistryGone: the registry as it is followed by its end. Whatever becomes of it, a service that is deleted goes, and
+// somebody is told.
 func TestRegistryGone(t *testing.T) {
 	b := newBench(t)
+	real := openRegistry(t)
+	b.server, b.model = real.Server, real.model
 	stop := b.manage(t, b.Manager)
-	silent, gone := b.isvc("silent"), b.isvc("gone")
-	b.Create(t, silent, gone)
+	known, silent, gone := b.isvc("known"), b.isvc("silent"), b.isvc("gone")
+	known.Labels["modelregistry.kubeflow.org/model-version-id"] = real.version
+	b.Create(t, known, silent, gone)
+	b.wait(t, known, reasonLinked)
 	b.wait(t, silent, reasonLinked)
 	b.wait(t, gone, reasonLinked)
+	path := "/inference_services/" + known.Labels["modelregistry.kubeflow.org/inference-service-id"]
+	real.has(path, deployed, "http://known.test")
+	b.Change(t, known, func() { known.Annotations[where] = "http://moved.test" })
+	testkit.Eventually(t, patience, "the registry to know the new address", func() error { return real.knows(path, deployed, "http://moved.test") })
+	b.Delete(t, known)
+	b.Gone(t, known, known.Name)
+	real.has(path, undeployed, "http://moved.test")
 	b.server.Close()
 	b.Delete(t, silent)
 	b.Gone(t, silent, silent.Name)

@@ -71,6 +71,8 @@ type Registry struct {
 	Name string
 	// Trusted registries see the manager's token.
 	Trusted bool
+	// Roots are certificates that count for this one besides those that count for all.
+	Roots string
 }
 
 // problem is why no registry can be told.

@@ -211,6 +211,16 @@ func TestWhoSeesTheToken(t *testing.T) {
 			t.Errorf("%s: the registry was shown %q, want %q", c.name, got, c.want)
 		}
 	}
+	own := entry(secure.URL, true)
+	own.Registry.Roots = string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: secure.Certificate().Raw}))
+	bare := New().WithSettings(Settings{TokenFile: token})
+	if _, err := call(t, bare, callTell, own); err != nil || shown() != "second" {
+		t.Errorf("error = %v, or a registry whose certificate we made did not see the token", err)
+	}
+	own.Registry.Roots = ""
+	if _, err := call(t, bare, callTell, own); err == nil {
+		t.Error("a certificate counts for other registries")
+	}
 	careless := New().WithSettings(Settings{TokenFile: token, SkipVerify: true})
 	if _, err := call(t, careless, callTell, entry(secure.URL, true)); err != nil || shown() != "" {
 		t.Errorf("error = %v, or a registry that anybody may be saw the token", err)
