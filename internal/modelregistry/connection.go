@@ -182,7 +182,8 @@ func (p *planner) databaseFiles() ([]corev1.Volume, []corev1.VolumeMount) {
 	if p.database.kind == sqlite {
 		volumes = append(volumes, corev1.Volume{Name: "data", VolumeSource: corev1.VolumeSource{
 			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claimName(p.registry)}}})
-		mounts = append(mounts, corev1.VolumeMount{Name: "data", MountPath: dataDir})
+		volumes = append(volumes, corev1.Volume{Name: "tmp", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}})
+		mounts = append(mounts, corev1.VolumeMount{Name: "data", MountPath: dataDir}, corev1.VolumeMount{Name: "tmp", MountPath: "/tmp"})
 	}
 	return volumes, mounts
 }

@@ -44,6 +44,10 @@ func (p *planner) deployment() *appsv1.Deployment {
 			Replicas: ptr.To(replicasOf(p.registry)),
 			Selector: &metav1.LabelSelector{MatchLabels: p.selector()},
 			Template: p.template(),
+			// Pods of before answer until newer ones do. It is said although it is what Kubernetes does with one pod: what is
+			// not said could not be taken back.
+			Strategy: appsv1.DeploymentStrategy{Type: appsv1.RollingUpdateDeploymentStrategyType, RollingUpdate: &appsv1.RollingUpdateDeployment{
+				MaxUnavailable: ptr.To(intstr.FromInt32(0)), MaxSurge: ptr.To(intstr.FromInt32(1))}},
 		},
 	}
 	if p.database.kind == sqlite {

@@ -24,6 +24,7 @@ const annotationHeld = "modelplane.dev/held-for"
 // somebody else looks after them now. The zero value keeps nothing.
 type held struct {
 	template *corev1.PodTemplateSpec
+	strategy appsv1.DeploymentStrategy
 	chosen   map[string]string // how the Deployment finds its pods; nobody may change that
 	spec     string
 }
@@ -43,7 +44,7 @@ func (p *planner) hold(w Workload) held {
 	theirs := w.Deployment == nil && w.Whole.Labels[engine.LabelOwner] == "" && metav1.IsControlledBy(w.Whole, p.registry)
 	since := w.Deployment != nil && w.Deployment.Annotations[annotationHeld] == digest
 	if p.registry.Annotations[AnnotationKeepPods] != "false" && (theirs || since) {
-		h.template, h.spec = w.Whole.Spec.Template.DeepCopy(), digest
+		h.template, h.strategy, h.spec = w.Whole.Spec.Template.DeepCopy(), *w.Whole.Spec.Strategy.DeepCopy(), digest
 	}
 	return h
 }
@@ -57,7 +58,7 @@ func (h held) keep(d *appsv1.Deployment) {
 	if !h.on() {
 		return
 	}
-	d.Spec.Template = *h.template
+	d.Spec.Template, d.Spec.Strategy = *h.template, h.strategy
 	d.Annotations = map[string]string{annotationHeld: h.spec}
 }
 

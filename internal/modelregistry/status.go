@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	jsonpatch "github.com/evanphx/json-patch/v5"
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -122,9 +121,9 @@ func (p *planner) judge() (reason, message string) {
 		return reasonUnavailable, sentence("Deployment is unavailable: it is being made.", why)
 	case !kube.Answers(d):
 		if finding, ok := p.cause(); why == "" && ok {
-			why = finding.Message
+			why = p.words(finding)
 		}
-		return reasonUnavailable, sentence("Deployment is unavailable.", why, p.databaseHint())
+		return reasonUnavailable, sentence("Deployment is unavailable.", why)
 	case p.seen.Endpoints == 0:
 		return reasonUnavailable, "Service endpoints not ready: no pod takes requests through the Service yet."
 	}
@@ -147,7 +146,7 @@ func (p *planner) judgeProgress(said *kube.Conditions, message string) {
 	default:
 		why := "The pods of before answer until the new ones are ready."
 		if finding, ok := p.cause(); ok && finding.Reason != cause.Waiting {
-			why = sentence(finding.Message, p.databaseHint(), why)
+			why = sentence(p.words(finding), why)
 		}
 		said.True(conditionProgressing, reasonUpdating, sentence("Updating deployment.", why))
 	}
@@ -261,7 +260,7 @@ func (p *planner) degraded() (reason, message string) {
 			p.registry.Namespace, p.name()+proxySuffix, corev1.TLSCertKey, corev1.TLSPrivateKeyKey)
 	}
 	if finding, ok := p.cause(); ok && finding.Blocking {
-		return finding.Reason, sentence(finding.Message, p.databaseHint())
+		return finding.Reason, p.words(finding)
 	}
 	if note := p.claimNote(); note != "" {
 		return "StorageNotAsAsked", note
@@ -269,17 +268,13 @@ func (p *planner) degraded() (reason, message string) {
 	return "", ""
 }
 
-// databaseHint names the database, which is mostly what keeps a server from being ready.
-func (p *planner) databaseHint() string {
-	d := p.seen.Server.live()
-	if d == nil || settled(d) {
-		return ""
+// words are a finding for a person. A server that ends or is not ready mostly has trouble with its database, so that is named.
+func (p *planner) words(f cause.Finding) string {
+	if f.Container != restContainer || f.Reason != cause.CrashLoopBackOff && f.Reason != cause.Unhealthy {
+		return f.Message
 	}
-	return fmt.Sprintf("Its data is in %s; if the server cannot reach that or sign in, its log says why: kubectl -n %s logs deploy/%s -c %s.",
-		p.database, p.registry.Namespace, p.name(), restContainer)
+	return sentence(f.Message, fmt.Sprintf("Its database is %s.", p.database))
 }
-
-func settled(d *appsv1.Deployment) bool { return cause.Observed(d) && kube.RolledOut(d) }
 
 // sentence joins those that are not empty, each once.
 func sentence(parts ...string) string {

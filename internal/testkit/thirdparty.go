@@ -97,6 +97,8 @@ var thirdParty = map[API][]resource{
 	OpenShift: {
 		{group: "route.openshift.io", kind: "Route", versions: "v1"},
 		{group: "console.openshift.io", kind: "ConsoleLink", versions: "v1", cluster: true},
+		{group: "user.openshift.io", kind: "Group", versions: "v1", cluster: true, noStatus: true},
+		{group: "config.openshift.io", kind: "Ingress", plural: "ingresses", versions: "v1", cluster: true},
 	},
 	LWS: {
 		{group: "leaderworkerset.x-k8s.io", kind: "LeaderWorkerSet", versions: "v1", shortNames: []string{"lws"},
