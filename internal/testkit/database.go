@@ -36,8 +36,15 @@ func Unprivileged(dir string, names ...string) (*syscall.Credential, error) {
 		return nil, err
 	}
 	// The test's own directory is below one that only its owner may enter.
-	if err := os.Chmod(filepath.Dir(dir), 0o755); err != nil {
+	above, err := os.Stat(filepath.Dir(dir))
+	if err != nil {
 		return nil, err
+	}
+	const enter = os.FileMode(0o055)
+	if above.Mode()&enter != enter {
+		if err := os.Chmod(filepath.Dir(dir), above.Mode()|enter); err != nil {
+			return nil, err
+		}
 	}
 	return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}, os.Chown(dir, int(uid), int(gid))
 }

@@ -11,9 +11,11 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"net/url"
 	"strings"
 	"sync/atomic"
 	"time"
+	"unicode/utf8"
 
 	"github.com/modelplane/modelplane/internal/modelregistry/server/entity"
 	"github.com/modelplane/modelplane/internal/modelregistry/server/filter"
@@ -164,8 +166,8 @@ func (a *API) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		a.health(w, req, name)
 		return
 	}
-	if strings.ContainsRune(req.URL.Path, 0) || strings.Contains(req.URL.RawQuery, "%00") {
-		a.refuse(w, req, &entity.Invalid{Message: "the address has a null byte"})
+	if err := checkAddress(req.URL); err != nil {
+		a.refuse(w, req, err)
 		return
 	}
 	if _, pattern := a.mux.Handler(req); pattern != "" {
@@ -178,6 +180,27 @@ func (a *API) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		w.Header().Set("Allow", allow)
 	}
 	a.tell(w, refusal.code, "there is nothing at "+req.Method+" "+req.URL.Path)
+}
+
+// checkAddress refuses text that no database takes.
+func checkAddress(u *url.URL) error {
+	texts := []string{u.Path}
+	values, err := url.ParseQuery(u.RawQuery)
+	if err != nil {
+		return bad("the query of the address cannot be read")
+	}
+	for name, each := range values {
+		texts = append(append(texts, name), each...)
+	}
+	for _, text := range texts {
+		switch {
+		case strings.ContainsRune(text, 0):
+			return bad("the address has a null byte")
+		case !utf8.ValidString(text):
+			return bad("the address has bytes that are no text in UTF-8")
+		}
+	}
+	return nil
 }
 
 // captured keeps what the multiplexer says of a request that nobody handles, so that it can be said in JSON.

@@ -214,6 +214,8 @@ func refusals(r *registry) {
 		{"GET", "/registered_models?filterQuery=" + url.QueryEscape("name = "), "", 400, "filterQuery"},
 		{"GET", "/registered_models?filterQuery=" + url.QueryEscape("createTimeSinceEpoch = 'x'"), "", 400, "cannot be"},
 		{"GET", "/registered_models?filterQuery=a%00", "", 400, "null byte"},
+		{"GET", "/registered_model?name=%ff", "", 400, "UTF-8"},
+		{"GET", "/registered_models?filterQuery=" + url.QueryEscape("language = 'en'"), "", 400, "is a list"},
 		{"GET", "/artifacts?artifactType=song", "", 400, "song"},
 		{"GET", "/nothing", "", 404, "nothing"},
 		{"DELETE", "/registered_models/" + m.id(), "", 405, "DELETE"},

@@ -51,7 +51,7 @@ func Start(t testing.TB) *Server {
 	if s.cred, err = testkit.Unprivileged(s.dir, "mysql", "nobody"); err != nil {
 		t.Fatal(err)
 	}
-	out, err := s.command("mariadb-install-db", "--no-defaults", "--datadir="+s.data(), "--skip-test-db", "--auth-root-authentication-method=normal").CombinedOutput()
+	out, err := s.command("mariadb-install-db", "--no-defaults", "--datadir="+s.data(), "--tmpdir="+s.dir, "--skip-test-db", "--auth-root-authentication-method=normal").CombinedOutput()
 	if err != nil {
 		t.Fatalf("mariadb-install-db: %v\n%s", err, out)
 	}
@@ -102,7 +102,7 @@ func (s *Server) serve(t testing.TB, settings ...string) {
 	t.Helper()
 	cmd := s.command(program(), append([]string{
 		"--no-defaults", "--datadir=" + s.data(), "--port=" + strconv.Itoa(s.Port), "--bind-address=" + s.Host, "--socket=" + filepath.Join(s.dir, "socket"),
-		"--pid-file=" + filepath.Join(s.dir, "pid"), "--innodb-flush-log-at-trx-commit=0", "--innodb-buffer-pool-size=32M", "--skip-log-bin", "--skip-name-resolve", "--performance-schema=OFF",
+		"--pid-file=" + filepath.Join(s.dir, "pid"), "--tmpdir=" + s.dir, "--innodb-flush-log-at-trx-commit=2", "--innodb-buffer-pool-size=32M", "--skip-log-bin", "--skip-name-resolve", "--performance-schema=OFF",
 	}, settings...)...)
 	var log bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &log, &log

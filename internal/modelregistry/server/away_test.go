@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/modelplane/modelplane/internal/modelregistry/server/store"
+	"github.com/modelplane/modelplane/internal/testkit"
+	"github.com/modelplane/modelplane/internal/testkit/mariadb"
+	"github.com/modelplane/modelplane/internal/testkit/postgres"
+)
+
+// TestDatabaseAway: while the database is away clients are told so, and what was confirmed before is there afterwards.
+func TestDatabaseAway(t *testing.T) {
+	type database interface {
+		Stop()
+		Again(t testing.TB)
+	}
+	start := map[string]func(*testing.T) (database, store.Config){
+		"postgres": func(t *testing.T) (database, store.Config) {
+			s := postgres.Start(t)
+			return s, store.Config{Type: "postgres", DSN: s.URI("postgres") + "?sslmode=disable"}
+		},
+		"mysql": func(t *testing.T) (database, store.Config) {
+			s := mariadb.Start(t)
+			s.Database(t, "registry")
+			return s, store.Config{Type: "mysql", DSN: s.DSN("registry")}
+		},
+	}
+	for name, start := range start {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db, config := start(t)
+			r := open(t, config)
+			var confirmed atomic.Int64
+			stop, ended := make(chan struct{}), make(chan map[int]int, 1)
+			go func() {
+				codes := map[int]int{}
+				defer func() { ended <- codes }()
+				for i := 0; ; i++ {
+					select {
+					case <-stop:
+						return
+					default:
+					}
+					answer, err := http.Post(r.url+"/registered_models", "application/json", strings.NewReader(fmt.Sprintf(`{"name":"m%d"}`, i))) //nolint:noctx // a plain client
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					_ = answer.Body.Close()
+					codes[answer.StatusCode]++
+					if answer.StatusCode == http.StatusCreated {
+						confirmed.Add(1)
+					}
+				}
+			}()
+			grows := func(what string) {
+				t.Helper()
+				before := confirmed.Load()
+				testkit.Eventually(t, time.Minute, what, func() error {
+					if confirmed.Load() < before+5 {
+						return fmt.Errorf("%d are confirmed", confirmed.Load())
+					}
+					return nil
+				})
+			}
+			grows("models to be made")
+			db.Stop()
+			if code, _ := get(t, strings.TrimSuffix(r.url, Base)+"/readyz/health"); code != http.StatusServiceUnavailable {
+				t.Errorf("without a database, health is %d", code)
+			}
+			r.call("GET", "/registered_models", "", http.StatusServiceUnavailable)
+			db.Again(t)
+			grows("models to be made again")
+			close(stop)
+			codes := <-ended
+			if codes[503] == 0 || len(codes) != 2 {
+				t.Errorf("clients were told %v; they should hear of 201 and 503 alone", codes)
+			}
+			if list := r.call("GET", "/registered_models?pageSize=1000", "", http.StatusOK); list["size"] != float64(min(confirmed.Load(), 1000)) && confirmed.Load() < 1000 {
+				// One whose confirmation was lost may be there as well.
+				if size, _ := list["size"].(float64); int64(size) < confirmed.Load() {
+					t.Errorf("%v models are there; %d were confirmed", size, confirmed.Load())
+				}
+			}
+		})
+	}
+}
+
+// TestHalfMigrated: a database of which a migration ended half-way is not touched.
+func TestHalfMigrated(t *testing.T) {
+	s := postgres.Start(t)
+	s.Query(t, "postgres", `CREATE TABLE schema_migrations (version bigint primary key, dirty boolean); INSERT INTO schema_migrations VALUES (17, true)`)
+	_, err := store.Open(t.Context(), store.Config{Type: "postgres", DSN: s.URI("postgres") + "?sslmode=disable"})
+	if err == nil || !strings.Contains(err.Error(), "half-way") {
+		t.Errorf("opening it says %v", err)
+	}
+	if tables := s.Query(t, "postgres", `SELECT count(*) FROM information_schema.tables WHERE table_schema = 'public'`); strings.TrimSpace(tables) != "1" {
+		t.Errorf("%s tables are there", tables)
+	}
+	_, err = store.Open(t.Context(), store.Config{Type: "postgres", DSN: strings.Replace(s.URI("postgres"), "owner", "nobody", 1) + "?sslmode=disable"})
+	if err == nil || strings.Contains(err.Error(), s.Password) || strings.Contains(err.Error(), "s3cr") {
+		t.Errorf("a wrong user is told: %v", err)
+	}
+}
