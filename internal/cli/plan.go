@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+	"sigs.k8s.io/controller-runtime/pkg/conversion"
 
 	"github.com/modelplane/modelplane/internal/admission"
 	"github.com/modelplane/modelplane/internal/engine"
@@ -223,15 +224,44 @@ func (p *Planner) kindOf(gvk schema.GroupVersionKind) int {
 
 func (p *Planner) decide(ctx context.Context, world *engine.World, a *planned) error {
 	for _, c := range p.Controllers {
-		if !p.looksAfter(c, a.gvk) {
+		obj, err := p.asReadBy(c, a)
+		if err != nil {
+			return err
+		}
+		if obj == nil {
 			continue
 		}
-		var err error
 		a.decided = true
-		a.Decision, err = c.Decide(ctx, a.object, world)
+		a.Decision, err = c.Decide(ctx, obj, world)
 		return err
 	}
 	return nil
+}
+
+// asReadBy is an object in the version that a controller reads, to which the API server would convert it; nil if the
+// controller does not look after it.
+func (p *Planner) asReadBy(c engine.Controller, a *planned) (client.Object, error) {
+	if p.looksAfter(c, a.gvk) {
+		return a.object, nil
+	}
+	of, err := apiutil.GVKForObject(c.Object(), p.Scheme)
+	if err != nil || of.GroupKind() != a.gvk.GroupKind() {
+		return nil, err
+	}
+	made, err := p.Scheme.New(of)
+	if err != nil {
+		return nil, err
+	}
+	hub, stored := made.(conversion.Hub)
+	former, converts := a.object.(conversion.Convertible)
+	if !stored || !converts {
+		return nil, nil
+	}
+	if err := former.ConvertTo(hub); err != nil {
+		return nil, err
+	}
+	obj, _ := made.(client.Object)
+	return obj, nil
 }
 
 // admit does what the API server and our webhooks do with a new object, in

@@ -139,12 +139,7 @@ func (p *planner) delegation() []engine.Child {
 		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: p.name(), Namespace: p.registry.Namespace}},
 	}
 	binding.Labels[labelNamespace] = p.registry.Namespace
-	child := engine.Child{Object: binding, Stage: stageAround, Replace: true}
-	if there != nil && there.Labels[engine.LabelOwner] == "" && there.Labels[labelApp] == p.name() {
-		child.Adopt = true
-		child.Object.SetUID(there.UID)
-	}
-	return []engine.Child{child}
+	return p.unlessTaken(engine.Child{Object: binding, Stage: stageAround, Replace: true}, there)
 }
 
 // networkPolicy lets in requests to the one port that is meant for others. On OpenShift with a Route they come from the

@@ -259,6 +259,10 @@ func TestFaultsDelayButDoNotPrevent(t *testing.T) {
 	b.RollOut(t, "faulty-postgres")
 	b.RollOut(t, "faulty")
 	b.Status(t, "faulty", "Available", metav1.ConditionTrue, "")
+	b.Change(t, m, func() { m.Spec.Postgres = &v1beta1.Postgres{Host: "elsewhere", Username: "me", Database: "registry"} })
+	b.Gone(t, &appsv1.Deployment{}, "faulty-postgres") // its data is another matter
+	b.Exists(t, &corev1.PersistentVolumeClaim{}, "faulty-postgres-storage")
+	b.Exists(t, &corev1.Secret{}, "faulty-postgres-credentials")
 	b.Delete(t, m)
 	testkit.Eventually(t, registrytest.Patience, "the end in spite of faults", func() error { return b.Ended(m) })
 	if faults.Injected() == 0 {

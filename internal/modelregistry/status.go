@@ -171,8 +171,15 @@ func (p *planner) tell(said *kube.Conditions) {
 	if reason, message := p.degraded(); reason != "" {
 		said.True(conditionDegraded, reason, message)
 	}
-	if ignored := ignoredBy(p.registry); len(ignored) > 0 {
-		said.True(conditionIgnored, "NoEffect", strings.Join(ignored, " "))
+	var without []string
+	for _, i := range ignoredBy(p.registry, p.seen.OpenShift) {
+		without = append(without, i.String())
+	}
+	if p.proxy == nil && p.spec.Rest.ServiceRoute == v1beta1.Enabled && p.domain() == "" {
+		without = append(without, ignored{"spec.rest.serviceRoute", "the cluster has no Routes, and no domain is known for an Ingress"}.String())
+	}
+	if len(without) > 0 {
+		said.True(conditionIgnored, "NoEffect", strings.Join(without, " "))
 	}
 	if p.held.on() || p.heldDatabase.on() {
 		said.True(conditionHeld, "TakenOver", "The pods were made by another operator, and run on as they are. They are made anew with the next change of the spec; "+

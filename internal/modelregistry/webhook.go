@@ -56,7 +56,7 @@ func setDefaults(spec *v1beta1.ModelRegistrySpec) {
 	if spec.MySQL != nil && spec.MySQL.Host == "" {
 		spec.MySQL = nil
 	}
-	if spec.OAuthProxy != nil && spec.KubeRBACProxy == nil {
+	if spec.OAuthProxy != nil && spec.KubeRBACProxy == nil && spec.OAuthProxy.Image == "" { // else something is to be told about it
 		spec.KubeRBACProxy, spec.OAuthProxy = fromOAuth(spec.OAuthProxy), nil
 	}
 	if spec.KubeRBACProxy != nil && spec.KubeRBACProxy.ServiceRoute == "" {
@@ -107,11 +107,7 @@ func (r *Domain) validateFormer(ctx context.Context, old, obj client.Object) ([]
 		}
 		before = hub
 	}
-	warnings, err := r.validate(ctx, before, now)
-	if obj.(*v1alpha1.ModelRegistry).Spec.Istio != nil {
-		warnings = append(warnings, specPath.Child("istio").String()+": Istio settings are not carried out any more; the registry gets a proxy that asks Kubernetes who may enter. Use v1beta1 and set spec.kubeRBACProxy")
-	}
-	return warnings, err
+	return r.validate(ctx, before, now)
 }
 
 // validate refuses what an update adds; what was wrong before is only warned of.
@@ -145,8 +141,8 @@ func (r *Domain) examine(m *v1beta1.ModelRegistry) *admission.Report {
 		found.Refuse(field.Invalid(specPath.Child("postgres", "host"), p.Host, "host should not be set when auto-provisioning is enabled"))
 	}
 	examineAnnotations(found, m)
-	for _, text := range ignoredBy(m) {
-		found.Warn(specPath, "%s", text)
+	for _, i := range ignoredBy(m, false) {
+		found.Warn(field.NewPath(i.field), "has no effect: %s", i.why)
 	}
 	return found
 }
@@ -222,15 +218,22 @@ func examineSwitch(old, m *v1beta1.ModelRegistry) field.ErrorList {
 		was, is, AnnotationSwitchDatabase, is.identity()))}
 }
 
-// ignoredBy are sentences about settings that nothing is made of.
-func ignoredBy(m *v1beta1.ModelRegistry) []string {
+// ignored is a setting that nothing is made of.
+type ignored struct{ field, why string }
+
+func (i ignored) String() string { return i.field + " has no effect: " + i.why + "." }
+
+// ignoredBy are the settings of a registry that nothing is made of.
+func ignoredBy(m *v1beta1.ModelRegistry, openShift bool) []ignored {
 	spec := &m.Spec
-	var out []string
+	var out []ignored
 	say := func(on bool, path, why string) {
 		if on {
-			out = append(out, fmt.Sprintf("spec.%s has no effect: %s.", path, why))
+			out = append(out, ignored{"spec." + path, why})
 		}
 	}
+	say(strings.Contains(m.Annotations[v1alpha1.KeptFromV1alpha1], `"istio"`), "istio",
+		"there is a proxy that asks Kubernetes who may enter instead; use v1beta1 and spec.kubeRBACProxy")
 	if g := spec.Grpc; g != nil {
 		say(positive(g.Port, 9090) != 9090 || g.Image != "" || g.Resources != nil, "grpc", "the gRPC server is no longer run")
 	}
@@ -246,8 +249,7 @@ func ignoredBy(m *v1beta1.ModelRegistry) []string {
 	} else if s := spec.MySQL; s != nil {
 		say(ptr.Deref(s.SkipDBCreation, false), "mysql.skipDBCreation", "the server never creates a database, it only fills one")
 	}
-	proxied := spec.KubeRBACProxy != nil || spec.OAuthProxy != nil
-	say(proxied && spec.Rest.ServiceRoute == v1beta1.Enabled, "rest.serviceRoute", "the proxy is before the server; use spec.kubeRBACProxy.serviceRoute")
+	say(proxyOf(spec, openShift) != nil && spec.Rest.ServiceRoute == v1beta1.Enabled, "rest.serviceRoute", "the proxy is before the server; use spec.kubeRBACProxy.serviceRoute")
 	if spec.OAuthProxy != nil {
 		say(spec.OAuthProxy.Image != "", "oauthProxy.image", "kube-rbac-proxy is run instead; use spec.kubeRBACProxy.image")
 	}

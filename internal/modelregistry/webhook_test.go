@@ -73,14 +73,14 @@ func rules(other string) []rule {
 		{name: "the former proxy", object: beta("name: a", postgresSpec+", oauthProxy: {domain: example.com}"),
 			left: map[string]string{"spec.kubeRBACProxy.domain": "example.com", "spec.kubeRBACProxy.serviceRoute": "enabled", "spec.oauthProxy": ""}},
 		{name: "both proxies", object: beta("name: a", postgresSpec+", oauthProxy: {}, kubeRBACProxy: {}"), refused: "Cannot use both oauthProxy and kubeRBACProxy"},
-		{name: "settings without effect", object: beta("name: a", postgresSpec+", enable_database_upgrade: true"), warning: "spec.enable_database_upgrade has no effect"},
+		{name: "settings without effect", object: beta("name: a", postgresSpec+", enable_database_upgrade: true"), warning: "spec.enable_database_upgrade: has no effect"},
 		{name: "the same database", from: beta("name: b", postgresSpec), object: beta("name: b", strings.Replace(postgresSpec, "rest: {}", "rest: {port: 9000}", 1))},
 		{name: "another host", from: beta("name: b", postgresSpec), object: beta("name: b", strings.Replace(postgresSpec, "host: db", "host: db2", 1)), refused: `to "postgres/db2:5432/registry" to switch`},
 		{name: "another host, by name", from: beta("name: b", postgresSpec), object: beta("name: b, annotations: {modelplane.dev/switch-database: 'postgres/db2:5432/registry'}", strings.Replace(postgresSpec, "host: db", "host: db2", 1))},
 		{name: "another kind of database", from: beta("name: b", generatedSpec), object: beta("name: b", mysqlSpec), refused: "the generated database b-postgres"},
 		{name: "the former version", object: alpha("name: a", postgresSpec)},
 		{name: "the former version without a database", object: alpha("name: a", "rest: {}"), refused: required},
-		{name: "the former version with Istio", object: alpha("name: a", postgresSpec+", istio: {gateway: {rest: {}, grpc: {}}}"), warning: "Istio settings are not carried out"},
+		{name: "the former version with Istio", object: alpha("name: a", postgresSpec+", istio: {gateway: {rest: {}, grpc: {}}}"), warning: "spec.istio: has no effect"},
 		{name: "the former version of another database", from: alpha("name: b", postgresSpec), object: alpha("name: b", mysqlSpec), refused: "switch-database"},
 	}
 }

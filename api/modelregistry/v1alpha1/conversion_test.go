@@ -229,3 +229,29 @@ func TestStrangeHubIsRefused(t *testing.T) {
 		t.Error("ConvertFrom accepted a strange hub")
 	}
 }
+
+// FuzzConversion: whatever a manifest says, in either version, is there again when it was shown in the other.
+func FuzzConversion(f *testing.F) {
+	f.Add([]byte(`{"metadata":{"name":"a"},"spec":{"rest":{"port":1},"grpc":{},"istio":{"gateway":{"domain":"x","rest":{"tls":{}},"grpc":{}}}}}`))
+	f.Add([]byte(`{"spec":{"rest":{},"postgres":{"generateDeployment":true,"image":"i"},"kubeRBACProxy":{"port":1},"oauthProxy":{"image":"o"}}}`))
+	f.Add([]byte(`{"spec":{"rest":{},"grpc":{"port":9090},"mysql":{"host":"h","sslCipher":"c","verifyServerCert":false}}}`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		former, present := &v1alpha1.ModelRegistry{}, &v1beta1.ModelRegistry{}
+		if json.Unmarshal(data, former) != nil || json.Unmarshal(data, present) != nil {
+			t.Skip()
+		}
+		for _, o := range []metav1.Object{former, present} { // these are the conversion's own
+			annotations := o.GetAnnotations()
+			delete(annotations, v1alpha1.KeptFromV1alpha1)
+			delete(annotations, v1alpha1.KeptFromV1beta1)
+		}
+		former, present = throughJSON(t, former, &v1alpha1.ModelRegistry{}), throughJSON(t, present, &v1beta1.ModelRegistry{})
+		former.TypeMeta, present.TypeMeta = metav1.TypeMeta{}, metav1.TypeMeta{}
+		if diff := cmp.Diff(former, toAlpha(t, toBeta(t, former)), cmpopts.EquateEmpty()); diff != "" {
+			t.Errorf("v1alpha1 to v1beta1 and back (-before +after):\n%s", diff)
+		}
+		if diff := cmp.Diff(present, toBeta(t, toAlpha(t, present)), cmpopts.EquateEmpty()); diff != "" {
+			t.Errorf("v1beta1 to v1alpha1 and back (-before +after):\n%s", diff)
+		}
+	})
+}

@@ -36,6 +36,9 @@ func (e *Explainer) resolve(text string) (*kind, error) {
 		if err != nil {
 			return nil, err
 		}
+		if slices.ContainsFunc(all, func(k *kind) bool { return k.gvk == gvk }) {
+			continue // a second controller; the first one makes the children
+		}
 		k := &kind{gvk: gvk, controller: c, about: e.aboutOf(gvk.GroupKind())}
 		if r := e.served(gvk); r != nil {
 			k.resource, served = *r, true
