@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	aihubv1alpha1 "github.com/modelplane/modelplane/api/aihub/v1alpha1"
 	mlflowv1 "github.com/modelplane/modelplane/api/mlflow/v1"
 	registryv1beta1 "github.com/modelplane/modelplane/api/modelregistry/v1beta1"
 	"github.com/modelplane/modelplane/api/serving/v1beta1"
@@ -58,6 +59,7 @@ func About() []explain.About {
 		},
 		aboutMLflow(),
 		aboutRegistry(),
+		{Kind: aihubv1alpha1.GroupVersion.WithKind("Catalog").GroupKind(), Conditions: []string{"Available"}},
 	}
 }
 

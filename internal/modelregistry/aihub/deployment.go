@@ -33,7 +33,15 @@ const (
 )
 
 // server is the Deployment and the Service before it.
-func (p *planner) server() []engine.Child { return at(stageServer, p.deployment(), p.service()) }
+func (p *planner) server() []engine.Child {
+	return append(at(stageServer, p.service()), workload(p.deployment()))
+}
+
+// workload is a Deployment. One that finds its pods by other labels, as an earlier operator may have left it, is made anew:
+// nothing is lost with it.
+func workload(d *appsv1.Deployment) engine.Child {
+	return engine.Child{Object: d, Stage: stageServer, Adopt: true, Replace: true}
+}
 
 func (p *planner) deployment() *appsv1.Deployment {
 	return &appsv1.Deployment{

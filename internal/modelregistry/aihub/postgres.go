@@ -67,7 +67,7 @@ func (p *planner) database() []engine.Child {
 				}},
 			},
 		})...)
-	return append(out, at(stageServer, p.databaseDeployment())...)
+	return append(out, workload(p.databaseDeployment()))
 }
 
 func (p *planner) databaseDeployment() *appsv1.Deployment {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -22,10 +23,12 @@ import (
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/webhook"
 
 	"github.com/modelplane/modelplane/api/aihub/v1alpha1"
 	componentsv1alpha1 "github.com/modelplane/modelplane/api/components/v1alpha1"
 	"github.com/modelplane/modelplane/charts"
+	"github.com/modelplane/modelplane/internal/admission"
 	"github.com/modelplane/modelplane/internal/chart/charttest"
 	"github.com/modelplane/modelplane/internal/engine/domaintest"
 	"github.com/modelplane/modelplane/internal/modelregistry/aihub"
@@ -320,4 +323,51 @@ func TestModule(t *testing.T) {
 	})
 	b.NS = other
 	b.Exists(t, b.catalog(), v1alpha1.CatalogName)
+}
+
+// TestRules asks the API server, which asks the webhook at the path that installations know.
+func TestRules(t *testing.T) {
+	b := newBench(t)
+	kinds, err := admission.Kinds(admission.ModelRegistry)
+	if err != nil {
+		t.Fatal(err)
+	}
+	settings := b.settings
+	settings.CatalogNamespace = b.NS
+	kinds = slices.DeleteFunc(aihub.New().WithSettings(settings).Rules(kinds), func(k admission.Kind) bool { return k.GVK.Kind != "Catalog" })
+	dir, ca := b.ServingCert(t)
+	port := testkit.FreePort(t)
+	server := webhook.NewServer(webhook.Options{Host: b.WebhookHost(), Port: port, CertDir: dir})
+	if err := admission.Register(server, scheme, kinds...); err != nil {
+		t.Fatal(err)
+	}
+	b.Serve(t, server, port)
+	validating, _, err := admission.Webhooks(b.NS, admission.Service{Namespace: "n", Name: "s"}, kinds...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if path := *validating.Webhooks[0].ClientConfig.Service.Path; path != "/validate-aihub-opendatahub-io-catalog" {
+		t.Errorf("the webhook is at %s", path)
+	}
+	b.PointWebhook(&validating.Webhooks[0].ClientConfig, port, ca)
+	b.Create(t, validating)
+	t.Cleanup(func() { b.Delete(t, validating) })
+	made := func(namespace, name string) error {
+		c := &v1alpha1.Catalog{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+		return b.C.Create(context.Background(), c, client.DryRunAll)
+	}
+	refused := func(namespace, name, want string) {
+		t.Helper()
+		testkit.Eventually(t, domaintest.Patience, "the answer: "+want, func() error {
+			if err := made(namespace, name); err == nil || !strings.Contains(err.Error(), want) {
+				return fmt.Errorf("the answer is %w", err)
+			}
+			return nil
+		})
+	}
+	refused(b.NS, "mine", "catalog resource name must be 'catalog'")
+	refused(b.Namespace(t), v1alpha1.CatalogName, "namespace must be "+b.NS)
+	if err := made(b.NS, v1alpha1.CatalogName); err != nil {
+		t.Errorf("the right one is refused: %v", err)
+	}
 }

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package commands
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/modelplane/modelplane/internal/certs"
+	"github.com/modelplane/modelplane/internal/testkit"
+)
+
+// TestCatalogServes starts the program as other installations do, with a database that it does not need, asks it over HTTPS, and
+// ends it.
+func TestCatalogServes(t *testing.T) {
+	dir := t.TempDir()
+	pair, err := certs.NewPair(time.Now(), "catalog", []string{"localhost"}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, content := range map[string][]byte{
+		"tls.crt": pair.Certificate, "tls.key": pair.Key,
+		"sources.yaml": []byte("catalogs: [{id: a, type: yaml, properties: {yamlCatalogPath: models.yaml}}]"), "models.yaml": []byte("models: [{name: mine}]"),
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	port := testkit.FreePort(t)
+	p := &program{t: t, ended: make(chan struct{})}
+	p.cmd = exec.Command(os.Args[0], "catalog", fmt.Sprintf("--listen=localhost:%d", port), "--catalogs-path="+filepath.Join(dir, "sources.yaml"),
+		"--tls-cert-file="+filepath.Join(dir, "tls.crt"), "--tls-key-file="+filepath.Join(dir, "tls.key"), "--shutdown-delay=0s")
+	p.cmd.Env = append(os.Environ(), asCommand+"=1", "PGHOST=database", "PGPASSWORD=do-not-tell", "CATALOG_LEADER_HEARTBEAT=1s")
+	p.cmd.Stderr, p.cmd.Stdout = &p.log, &p.log
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() { defer close(p.ended); _ = p.cmd.Wait() }()
+	t.Cleanup(func() {
+		_ = p.cmd.Process.Kill()
+		<-p.ended
+		if t.Failed() {
+			t.Logf("the process wrote:\n%s", &p.log)
+		}
+	})
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(pair.Roots)
+	c := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}}}
+	defer c.CloseIdleConnections()
+	testkit.Eventually(t, patience, "the catalog to answer", func() error {
+		resp, err := c.Get(fmt.Sprintf("https://localhost:%d/api/model_catalog/v1alpha1/models", port))
+		if err != nil {
+			return err
+		}
+		defer resp.Body.Close()
+		body, err := io.ReadAll(resp.Body)
+		if err != nil || !strings.Contains(string(body), `"name":"mine"`) {
+			return errors.Join(err, fmt.Errorf("%s: %s", resp.Status, body))
+		}
+		return nil
+	})
+	p.signal(syscall.SIGTERM)
+	if code := p.exitCode(); code != 0 {
+		t.Errorf("exit code %d, want 0", code)
+	}
+	if log := p.log.String(); !strings.Contains(log, "PGHOST") || !strings.Contains(log, "CATALOG_LEADER_HEARTBEAT") || strings.Contains(log, "do-not-tell") {
+		t.Error("the log does not name the variables that are not used, or tells their values")
+	}
+}
