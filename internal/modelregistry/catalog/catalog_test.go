@@ -187,7 +187,10 @@ func TestLists(t *testing.T) {
 		{"/nowhere", "404"},
 	} {
 		got := names(s.get(t, c.path))
-		if c.want != got && !(strings.Contains(c.path, "orderBy") && c.want != "" && strings.HasPrefix(got, c.want)) {
+		if strings.Contains(c.path, "orderBy") && c.want != "" {
+			got = got[:min(len(c.want), len(got))] // what follows has no value to be ordered by
+		}
+		if c.want != got {
 			t.Errorf("%s: %q, not %q", c.path, got, c.want)
 		}
 	}

@@ -72,9 +72,9 @@ func newKeeper(paths, performance []string, getenv func(string) string, log *slo
 
 // tell logs a problem once, and its end.
 func (k *keeper) tell(about, problem string) {
-	switch before := k.told[about]; {
-	case problem == before:
-	case problem == "":
+	switch problem {
+	case k.told[about]:
+	case "":
 		delete(k.told, about)
 		k.log.Info("Well again", "what", about)
 	default:

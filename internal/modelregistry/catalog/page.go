@@ -117,10 +117,11 @@ func readListing(q url.Values, order string) (listing, error) {
 	default:
 		return out, bad("sortOrder must be ASC or DESC.")
 	}
+	var err error
 	if s := q.Get("nextPageToken"); s != "" {
-		return out, out.continued(s)
+		err = out.continued(s)
 	}
-	return out, nil
+	return out, err
 }
 
 func (l *listing) continued(s string) error {

@@ -200,7 +200,10 @@ func (a *Accuracy) object(e *entry.Entry) map[string]any {
 func performance(record map[string]any) map[string]any {
 	id, _ := record["id"].(string)
 	if id == "" {
-		data, _ := json.Marshal(record) //nolint:errchkjson // it came from JSON
+		data, err := json.Marshal(record)
+		if err != nil { // it came from JSON
+			data = nil
+		}
 		id = strconv.FormatInt(entry.ID(string(data)), 10)
 	}
 	properties := map[string]any{}

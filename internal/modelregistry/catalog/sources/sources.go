@@ -219,7 +219,10 @@ func Parse(data []byte, dir string) (*File, error) {
 			out.Sources = append(out.Sources, one)
 		}
 	}
-	return out, out.check()
+	if err := out.check(); err != nil {
+		return nil, err
+	}
+	return out, nil
 }
 
 func (f *File) check() error {
