@@ -57,10 +57,3 @@ func (r *realRegistry) knows(path, state, url string) error {
 	}
 	return nil
 }
-
-func (r *realRegistry) has(path, state, url string) {
-	r.t.Helper()
-	if err := r.knows(path, state, url); err != nil {
-		r.t.Error(err)
-	}
-}

@@ -250,22 +250,24 @@ func TestLink(t *testing.T) {
 // somebody is told.
 func TestRegistryGone(t *testing.T) {
 	b := newBench(t)
-	real := openRegistry(t)
-	b.server, b.model = real.Server, real.model
+	actual := openRegistry(t)
+	b.server, b.model = actual.Server, actual.model
 	stop := b.manage(t, b.Manager)
 	known, silent, gone := b.isvc("known"), b.isvc("silent"), b.isvc("gone")
-	known.Labels["modelregistry.kubeflow.org/model-version-id"] = real.version
+	known.Labels["modelregistry.kubeflow.org/model-version-id"] = actual.version
 	b.Create(t, known, silent, gone)
 	b.wait(t, known, reasonLinked)
 	b.wait(t, silent, reasonLinked)
 	b.wait(t, gone, reasonLinked)
 	path := "/inference_services/" + known.Labels["modelregistry.kubeflow.org/inference-service-id"]
-	real.has(path, deployed, "http://known.test")
+	testkit.Eventually(t, patience, "the registry to know the address", func() error { return actual.knows(path, deployed, "http://known.test") })
 	b.Change(t, known, func() { known.Annotations[where] = "http://moved.test" })
-	testkit.Eventually(t, patience, "the registry to know the new address", func() error { return real.knows(path, deployed, "http://moved.test") })
+	testkit.Eventually(t, patience, "the registry to know the new address", func() error { return actual.knows(path, deployed, "http://moved.test") })
 	b.Delete(t, known)
 	b.Gone(t, known, known.Name)
-	real.has(path, undeployed, "http://moved.test")
+	if err := actual.knows(path, undeployed, "http://moved.test"); err != nil {
+		t.Error(err)
+	}
 	b.server.Close()
 	b.Delete(t, silent)
 	b.Gone(t, silent, silent.Name)
