@@ -266,3 +266,25 @@ func TestRequestsAreBounded(t *testing.T) {
 		})
 	}
 }
+
+// TestVersionsAtOnePath: each version is answered for by its own rules, and what is neither is refused.
+func TestVersionsAtOnePath(t *testing.T) {
+	group := schema.GroupVersion{Group: "example.com", Version: "v1"}
+	paths := byVersion{}
+	for _, version := range []string{"v1", "v2"} {
+		k := Kind{GVK: schema.GroupVersionKind{Group: group.Group, Version: version, Kind: "Thing"}, PathWithoutVersion: true}
+		paths.add(k.ValidatePath(), k, func(context.Context, admission.Request) admission.Response { return admission.Allowed(version) })
+	}
+	at, ok := paths["/validate-example-com-thing"]
+	if !ok || len(paths) != 1 {
+		t.Fatalf("the paths are %v", paths)
+	}
+	for version, want := range map[string]int32{"v1": 200, "v2": 200, "v3": 400} {
+		req := admission.Request{}
+		req.Kind = metav1.GroupVersionKind{Group: group.Group, Version: version, Kind: "Thing"}
+		got := at.Handle(t.Context(), req)
+		if got.Result.Code != want || want == 200 && got.Result.Message != version {
+			t.Errorf("%s is answered with %+v", version, got.Result)
+		}
+	}
+}

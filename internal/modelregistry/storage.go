@@ -88,8 +88,9 @@ func (p *planner) claim() (corev1.PersistentVolumeClaimSpec, []string) {
 	if class != "" && class != ptr.Deref(live.StorageClassName, "") {
 		notes = append(notes, AnnotationStorageClass)
 	}
-	have, shrinks := live.Resources.Requests[corev1.ResourceStorage], false
-	if shrinks = size.Cmp(have) < 0; shrinks && p.registry.Annotations[AnnotationStorageSize] != "" {
+	have := live.Resources.Requests[corev1.ResourceStorage]
+	shrinks := size.Cmp(have) < 0
+	if shrinks && p.registry.Annotations[AnnotationStorageSize] != "" {
 		notes = append(notes, AnnotationStorageSize)
 	}
 	if shrinks || p.seen.Claim.Status.Phase != corev1.ClaimBound { // which alone may grow
