@@ -156,6 +156,8 @@ func TestModelRegistry(t *testing.T) {
 	for _, uri := range []string{"pvc://claim/x", "model-registry://iris", "file:///etc/passwd", "/etc/passwd", "git://x/y"} {
 		reg.model(strings.SplitN(strings.ReplaceAll(uri, "/", ""), ":", 2)[0]+"-m", []string{"v1 1 " + live, "model-artifact 1 " + uri})
 	}
+	alone := newFakeRegistry(t, httptest.NewServer)
+	alone.model("other", []string{"v1 1 " + live, at("model-artifact", 1, "new")})
 	host := strings.TrimPrefix(reg.URL, "http://")
 	configured := map[string]string{"MODEL_REGISTRY_BASE_URL": host}
 	for _, c := range []struct {
@@ -175,6 +177,7 @@ func TestModelRegistry(t *testing.T) {
 		{name: "quotes", source: "model-registry://it's%20%22mine%22/v'1'", want: "new"},
 		{name: "slash", source: "model-registry://org%2Fmodel", want: "new"},
 		{name: "no such model", source: "model-registry://tulip", wrong: host + ` has no registered model "tulip"; check the name`},
+		{name: "a pattern is no name", source: "model-registry://o%25", env: map[string]string{"MODEL_REGISTRY_BASE_URL": alone.URL}, wrong: `has no registered model "o%"`},
 		{name: "no such version", source: "model-registry://iris/v9", wrong: `has no version "v9" of the registered model "iris" (http://iris does not answer as a registry itself); check`},
 		{name: "all archived", source: "model-registry://attic", wrong: `no version of the registered model "attic" that is not archived; register one`},
 		{name: "no model artifact", source: "model-registry://bare", wrong: `no model artifact with a uri in version "v1" of the registered model "bare"; register`},
