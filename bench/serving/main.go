@@ -14,10 +14,13 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"testing"
 	"time"
 
 	"github.com/go-logr/logr"
 	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/modelplane/modelplane/internal/testkit/terminal"
 )
 
 func main() {
@@ -63,7 +66,7 @@ func command() int {
 		fmt.Fprintf(os.Stderr, "%4.0f s  %s\n", time.Since(begin).Seconds(), fmt.Sprintf(format, args...))
 	}
 	var r *report
-	if !onTerminal(func(t *terminal) { r = measure(t, o, say) }) {
+	if !terminal.Run("serving", func(t testing.TB) { r = measure(t, o, say) }) {
 		return 1
 	}
 	r.print(os.Stdout)

@@ -6,12 +6,13 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"syscall"
 	"testing"
 	"time"
 )
 
-// Program is a process beside the API server. It ends with the test at the
+// Program is a process beside the test. It ends with the test at the
 // latest, and with the test process however that ends.
 type Program struct {
 	Name  string
@@ -28,22 +29,35 @@ func (c *Cluster) Program(t testing.TB, name string, variables []string, path st
 	if err != nil {
 		t.Fatalf("preparing %s: %v", name, err)
 	}
-	p := &Program{Name: name, cmd: exec.Command(launcher, args...), log: launcher + ".log", ended: make(chan struct{})}
-	p.cmd.Env = append(os.Environ(), variables...)
+	cmd := exec.Command(launcher, args...)
+	cmd.Env = append(os.Environ(), variables...)
+	return run(t, name, cmd, launcher+".log", func() { _ = os.Remove(launcher + ".pid") })
+}
+
+// RunProgram runs a command beside no cluster at all, to the same end: that of the test at
+// the latest. Both its outputs are kept.
+func RunProgram(t testing.TB, name string, cmd *exec.Cmd) *Program {
+	t.Helper()
+	return run(t, name, cmd, filepath.Join(t.TempDir(), name+".log"), func() {})
+}
+
+func run(t testing.TB, name string, cmd *exec.Cmd, log string, after func()) *Program {
+	t.Helper()
+	p := &Program{Name: name, cmd: cmd, log: log, ended: make(chan struct{})}
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	out, err := os.OpenFile(p.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		t.Fatalf("preparing %s: %v", name, err)
 	}
 	defer func() { _ = out.Close() }() // the process has one of its own
-	p.cmd.Stdout = out
+	p.cmd.Stdout, p.cmd.Stderr = out, out
 	if err := p.cmd.Start(); err != nil {
 		t.Fatalf("starting %s: %v", name, err)
 	}
 	go func() {
 		defer close(p.ended)
 		_ = p.cmd.Wait()
-		_ = os.Remove(launcher + ".pid")
+		after()
 	}()
 	t.Cleanup(p.Kill)
 	return p

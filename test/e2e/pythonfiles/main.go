@@ -7,6 +7,7 @@
 //	                                       the server needs, the shared libraries and the shell that both need
 //	go run ./test/e2e/pythonfiles python   prints a Python that can import mlflow, from the same directory
 //	go run ./test/e2e/pythonfiles sdk      prints a Python that can import kserve, the SDK of people who serve models
+//	go run ./test/e2e/pythonfiles mlmd     prints a Python that can import ml_metadata, in which the known model registry stores
 //
 // Standard output carries a path and nothing else. The exit code is 3 when there is no suitable Python or the packages
 // cannot be had, so that a caller can tell this from a mistake.
@@ -52,11 +53,15 @@ func main() {
 }
 
 func run(ctx context.Context, args []string) error {
-	verbs := map[string]func(context.Context, python) (string, error){"tree": mlflowTree, "python": mlflowPython, "sdk": sdkPython}
+	verbs := map[string]func(context.Context, python) (string, error){"tree": mlflowTree, "python": mlflowPython, "sdk": sdkPython, "mlmd": mlmdPython}
 	if len(args) != 1 || verbs[args[0]] == nil {
-		return errors.New("use: pythonfiles tree, python or sdk")
+		return errors.New("use: pythonfiles tree, python, sdk or mlmd")
 	}
-	py, err := findPython(ctx)
+	versions := wanted
+	if args[0] == "mlmd" {
+		versions = mlmdWanted
+	}
+	py, err := findPython(ctx, versions)
 	if err != nil {
 		return err
 	}

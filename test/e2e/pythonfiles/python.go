@@ -36,7 +36,7 @@ print(json.dumps({
 var wanted = []string{"3.12", "3.13"}
 
 // findPython looks where MODELPLANE_PYTHON says, on the path and among the versions of pyenv.
-func findPython(ctx context.Context) (python, error) {
+func findPython(ctx context.Context, wanted []string) (python, error) {
 	var candidates []string
 	home, _ := os.UserHomeDir() // without one, nothing is below it
 	pyenv := cmp.Or(os.Getenv("PYENV_ROOT"), filepath.Join(home, ".pyenv"))

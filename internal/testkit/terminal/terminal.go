@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+// Package terminal stands in for a test when a person runs a benchmark, so that both measure by the same code on the same
+// test kit. It is for programs below bench.
+package terminal
 
 import (
 	"context"
@@ -13,23 +15,22 @@ import (
 	"testing"
 )
 
-// terminal stands in for a test when a person runs the program, so that both
-// measure by the same code on the same test kit.
 type terminal struct {
 	testing.TB
-	ctx context.Context
+	name string
+	ctx  context.Context
 
 	mu       sync.Mutex
 	cleanups []func()
 	failed   bool
 }
 
-// onTerminal runs f to its end, or to its first failure or a signal to stop,
+// Run runs f to its end, or to its first failure or a signal to stop,
 // cleans up and tells whether all went well.
-func onTerminal(f func(t *terminal)) bool {
+func Run(name string, f func(t testing.TB)) bool {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	t := &terminal{ctx: ctx}
+	t := &terminal{name: name, ctx: ctx}
 	inGoroutine(func() { f(t) })
 	for len(t.cleanups) > 0 {
 		last := t.cleanups[len(t.cleanups)-1]
@@ -50,7 +51,7 @@ func inGoroutine(f func()) {
 }
 
 func (t *terminal) Helper()                  {}
-func (t *terminal) Name() string             { return "serving" }
+func (t *terminal) Name() string             { return t.name }
 func (t *terminal) Context() context.Context { return t.ctx }
 
 func (t *terminal) Cleanup(f func()) {
@@ -86,6 +87,11 @@ func (t *terminal) Fatal(args ...any) {
 }
 
 func (t *terminal) Fatalf(format string, args ...any) { t.Fatal(fmt.Sprintf(format, args...)) }
+
+// Skip is a failure: a person who wants figures gets none.
+func (t *terminal) Skip(args ...any) { t.Fatal(args...) }
+
+func (t *terminal) Skipf(format string, args ...any) { t.Fatalf(format, args...) }
 
 func (t *terminal) Failed() bool {
 	t.mu.Lock()
