@@ -299,6 +299,25 @@ func strangeText(r *registry) {
 }
 
 // noLostUpdate: who says which state it has seen is told when there is another.
+// longText: texts are told apart behind what an index holds of them.
+func longText(r *registry) {
+	begin := strings.Repeat("ä", 126)
+	for _, end := range []string{"", "b", "bc", "bcd", strings.Repeat("x", 300)} {
+		text := begin + end
+		r.call("POST", "/registered_models", fmt.Sprintf(`{"name":"long %d","customProperties":{"long":{"metadataType":"MetadataStringValue","string_value":%q}}}`, len(end), text), http.StatusCreated)
+	}
+	for _, end := range []string{"", "b", "bc", "bcd", strings.Repeat("x", 300)} {
+		for _, query := range []string{"long = '" + begin + end + "'", "long IN ('none', '" + begin + end + "')"} {
+			if got, want := r.names("/registered_models?filterQuery="+url.QueryEscape(query)), fmt.Sprint("long ", len(end)); got != want {
+				r.Errorf("the text with %d more characters finds %q, not %q", len(end), got, want)
+			}
+		}
+	}
+	if got := r.names("/registered_models?filterQuery=" + url.QueryEscape("long = '"+begin+"bx'")); got != "" {
+		r.Errorf("a text that nobody has finds %q", got)
+	}
+}
+
 func noLostUpdate(r *registry) {
 	_, header := r.send("POST", "/registered_models", `{"name":"locked"}`, http.StatusCreated, nil)
 	found, header2 := r.send("GET", "/registered_model?name=locked", "", http.StatusOK, nil)

@@ -31,6 +31,9 @@ type dialect struct {
 	behindColon string
 	// whole is text as a whole number, or nothing where it is none.
 	whole string
+	// head is the part of a text that the index of properties holds: its first headLength characters. Where that is left to
+	// the index, it is the text itself.
+	head string
 	// lock keeps a row that is read from changing until the transaction ends.
 	lock string
 	// ignore makes an insertion of what is there already do nothing: what stands before INTO, and at the end.
@@ -45,6 +48,9 @@ type dialect struct {
 	upstream int
 }
 
+// headLength is how many characters the index of properties holds of a text, which can be longer than an index may be.
+const headLength = 128
+
 // mysqlBytes compares text as bytes: collations of MySQL take trailing spaces for nothing.
 const mysqlBytes = "CAST(CONVERT(%s USING utf8mb4) AS BINARY)"
 
@@ -53,6 +59,7 @@ var (
 		name: "postgres", quote: `"`, numbered: true, exact: `%s COLLATE "C"`, equal: "%s", like: "%s", parameter: "%s",
 		behindColon: "substr(%[1]s, strpos(%[1]s, ':') + 1)",
 		whole:       `CASE WHEN %[1]s ~ '^-?[0-9]{1,18}$' THEN CAST(%[1]s AS BIGINT) END`,
+		head:        "left(%s, 128)",
 		lock:        " FOR UPDATE", ignore: [2]string{"", " ON CONFLICT DO NOTHING"}, returning: true,
 		types: strings.NewReplacer("{serial}", "BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY", "{int}", "BIGINT", "{small}", "SMALLINT",
 			"{name}", "VARCHAR(255)", "{text}", "TEXT", "{long}", "TEXT", "{blob}", "BYTEA", "{bool}", "BOOLEAN", "{double}", "DOUBLE PRECISION"),
@@ -62,6 +69,7 @@ var (
 		name: "mysql", quote: "`", exact: mysqlBytes, equal: mysqlBytes, parameter: mysqlBytes, like: "CONVERT(%s USING utf8mb4) COLLATE utf8mb4_bin",
 		behindColon: "SUBSTRING(%[1]s, LOCATE(':', %[1]s) + 1)",
 		whole:       `CASE WHEN %[1]s REGEXP '^-?[0-9]{1,18}$' THEN CAST(%[1]s AS SIGNED) END`,
+		head:        "%s",
 		lock:        " FOR UPDATE", ignore: [2]string{" IGNORE", ""},
 		types: strings.NewReplacer("{serial}", "BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY", "{int}", "BIGINT", "{small}", "SMALLINT",
 			"{name}", "VARCHAR(255)", "{text}", "TEXT", "{long}", "MEDIUMTEXT", "{blob}", "MEDIUMBLOB", "{bool}", "TINYINT(1)", "{double}", "DOUBLE"),
@@ -72,6 +80,7 @@ var (
 		name: "sqlite", quote: `"`, exact: "%s", equal: "%s", like: "%s", parameter: "%s", escape: ` ESCAPE '\'`,
 		behindColon: "substr(%[1]s, instr(%[1]s, ':') + 1)",
 		whole:       `CASE WHEN ltrim(%[1]s, '-') GLOB '[0-9]*' AND ltrim(%[1]s, '-') NOT GLOB '*[^0-9]*' THEN CAST(%[1]s AS INTEGER) END`,
+		head:        "substr(%s, 1, 128)",
 		ignore:      [2]string{"", " ON CONFLICT DO NOTHING"}, returning: true,
 		types: strings.NewReplacer("{serial}", "INTEGER PRIMARY KEY AUTOINCREMENT", "{int}", "INTEGER", "{small}", "INTEGER",
 			"{name}", "VARCHAR(255)", "{text}", "TEXT", "{long}", "TEXT", "{blob}", "BLOB", "{bool}", "BOOLEAN", "{double}", "DOUBLE"),

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/modelplane/modelplane/internal/modelregistry/server/entity"
 	"github.com/modelplane/modelplane/internal/modelregistry/server/filter"
@@ -138,7 +139,11 @@ func (b *builder) property(c filter.Compare, stored string, custom bool) (string
 			if c.Property.Type != "" && c.Property.Type != t {
 				continue
 			}
-			if part, err := b.value(c, "p."+string(t), t); err == nil {
+			compare := b.value
+			if t == filter.String {
+				compare = b.sameText
+			}
+			if part, err := compare(c, "p."+string(t), t); err == nil {
 				parts = append(parts, part)
 			}
 		}
@@ -147,6 +152,27 @@ func (b *builder) property(c filter.Compare, stored string, custom bool) (string
 		}
 		return "(" + strings.Join(parts, " OR ") + ")", nil
 	})
+}
+
+// sameText compares the text of a property, by its beginning first if that can tell: there is an index for it. A text that is
+// shorter than what the index holds is the whole of it.
+func (b *builder) sameText(c filter.Compare, expression string, holds filter.Type) (string, error) {
+	literals, _, err := literalsOf(c, holds)
+	if err != nil || c.Op != filter.Equal && c.Op != filter.In {
+		return b.value(c, expression, holds)
+	}
+	long := b.head == "%s"
+	marks := make([]string, len(literals))
+	for i, literal := range literals {
+		marks[i] = fmt.Sprintf(b.head, b.arg(literal))
+		long = long || utf8.RuneCountInString(literal.(string)) >= headLength //nolint:forcetypeassert // text is compared with text
+	}
+	begins := fmt.Sprintf(b.head, expression) + " IN (" + strings.Join(marks, ", ") + ")"
+	if !long {
+		return begins, nil
+	}
+	whole, err := b.value(c, expression, holds)
+	return "(" + begins + " AND " + whole + ")", err
 }
 
 // exists asks for a row of the property table.

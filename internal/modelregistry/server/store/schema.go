@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/modelplane/modelplane/internal/modelregistry/server/entity"
 )
@@ -70,6 +71,28 @@ var indexes = map[string]string{
 	"idx_eventpath_event_id":              `"EventPath" (event_id)`,
 }
 
+// textIndexes are those of ours that find properties by their text, in any database: what is not there is made. The entity
+// comes last, so that what is found is in the order of lists already. Tables of MySQL have had one all along, which has
+// the entity by itself.
+var textIndexes = map[string]map[string]string{
+	"mysql": {
+		"idx_context_property_string":   `"ContextProperty" (name, is_custom_property, string_value(255))`,
+		"idx_artifact_property_string":  `"ArtifactProperty" (name, is_custom_property, string_value(255))`,
+		"idx_execution_property_string": `"ExecutionProperty" (name, is_custom_property, string_value(255))`,
+	},
+	"postgres": headIndexes(postgres),
+	"sqlite":   headIndexes(sqlite),
+}
+
+func headIndexes(d *dialect) map[string]string {
+	out := map[string]string{}
+	for table, f := range families {
+		out["modelplane_"+strings.ToLower(string(table))+"_property_text"] = fmt.Sprintf(`"%s" (name, is_custom_property, %s, %s)`,
+			f.properties, fmt.Sprintf(d.head, "string_value"), f.owner)
+	}
+	return out
+}
+
 // kindOf is the number that types of a family have.
 var kindOf = map[entity.Table]int{entity.Executions: 0, entity.Artifacts: 1, entity.Contexts: 2}
 
@@ -100,6 +123,9 @@ func (s *Store) prepare(ctx context.Context) error {
 	if err := s.finish(ctx); err != nil {
 		return err
 	}
+	if err := s.ensureIndexes(ctx); err != nil {
+		return err
+	}
 	return s.ensureTypes(ctx)
 }
 
@@ -111,10 +137,8 @@ func (s *Store) finish(ctx context.Context) error {
 	if err != nil || versions > 0 {
 		return err
 	}
-	for _, name := range slices.Sorted(maps.Keys(indexes)) {
-		if _, err := s.db.ExecContext(ctx, s.own("CREATE INDEX "+name+" ON "+indexes[name])); err != nil && !isThere(err) {
-			return fmt.Errorf("make the index %s: %w", name, err)
-		}
+	if err := s.makeIndexes(ctx, indexes); err != nil {
+		return err
 	}
 	if s.upstream > 0 {
 		b := s.query("", "INSERT%s INTO schema_migrations (version, dirty) VALUES ", s.ignore[0])
@@ -125,6 +149,29 @@ func (s *Store) finish(ctx context.Context) error {
 	}
 	_, err = s.db.ExecContext(ctx, "INSERT INTO "+s.table("MLMDEnv")+" (schema_version) VALUES (10)")
 	return err
+}
+
+func (s *Store) makeIndexes(ctx context.Context, indexes map[string]string) error {
+	for _, name := range slices.Sorted(maps.Keys(indexes)) {
+		if _, err := s.db.ExecContext(ctx, s.own("CREATE INDEX "+name+" ON "+indexes[name])); err != nil && !isThere(err) {
+			return fmt.Errorf("make the index %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// ensureIndexes makes those of ours that are missing. It asks first: to make one waits for everybody who writes.
+func (s *Store) ensureIndexes(ctx context.Context) error {
+	missing := maps.Clone(textIndexes[s.name])
+	for name := range textIndexes[s.name] {
+		switch found, err := s.exists(ctx, name); {
+		case err != nil:
+			return err
+		case found:
+			delete(missing, name)
+		}
+	}
+	return s.makeIndexes(ctx, missing)
 }
 
 func (s *Store) checkClean(ctx context.Context) error {
@@ -142,15 +189,17 @@ func (s *Store) checkClean(ctx context.Context) error {
 	return err
 }
 
-// exists asks for a table.
-func (s *Store) exists(ctx context.Context, table string) (bool, error) {
+// exists asks for a table or an index.
+func (s *Store) exists(ctx context.Context, name string) (bool, error) {
 	question := map[string]string{
-		"postgres": "SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = current_schema() AND table_name = $1",
-		"mysql":    "SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = database() AND table_name = ?",
-		"sqlite":   "SELECT COUNT(*) FROM sqlite_master WHERE type = 'table' AND name = ?",
+		"postgres": "SELECT COUNT(*) FROM pg_class WHERE relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = current_schema()) AND relname = $1",
+		"mysql": `SELECT (SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = database() AND table_name = ?) +
+			(SELECT COUNT(*) FROM information_schema.statistics WHERE table_schema = database() AND index_name = ?)`,
+		"sqlite": "SELECT COUNT(*) FROM sqlite_master WHERE name = ?",
 	}[s.name]
+	args := slices.Repeat([]any{name}, max(1, strings.Count(question, "?")))
 	var n int
-	err := s.db.QueryRowContext(ctx, question, table).Scan(&n)
+	err := s.db.QueryRowContext(ctx, question, args...).Scan(&n)
 	return n > 0, err
 }
 
