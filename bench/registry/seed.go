@@ -86,9 +86,12 @@ func seedByStatements(ctx context.Context, db *sql.DB, kind string, into *conten
 		s = strings.NewReplacer("{versions}", ofModels, "{models}", models, "{series}", series).Replace(s)
 		return strings.ReplaceAll(s, "{prefix}", into.prefix)
 	}
-	for _, s := range append(seedStatements, analyze...) {
-		if _, err := conn.ExecContext(ctx, replace(s)); err != nil {
-			return fmt.Errorf("%s: %w", replace(s), err)
+	for _, s := range seedStatements {
+		// The database is told how much there is now, so that the next statement finds it by indexes.
+		for _, s := range append([]string{s}, analyze...) {
+			if _, err := conn.ExecContext(ctx, replace(s)); err != nil {
+				return fmt.Errorf("%s: %w", replace(s), err)
+			}
 		}
 	}
 	rows, err := conn.QueryContext(ctx, replace("SELECT c.id FROM {models} ORDER BY i"))

@@ -61,36 +61,33 @@ func (w *wire) connect(client net.Conn, database string, p protocol) {
 // postgresProtocol counts messages that execute: a simple query, and an execution of a prepared one. A look whether the
 // connection is alive executes nothing.
 func postgresProtocol(from io.Reader, to io.Writer, statement func()) error {
-	if _, err := message(from, to, 0); err != nil { // who comes has no type before it
+	if err := message(from, to, 0, func([]byte) {}); err != nil { // who comes has no type before it
 		return err
 	}
 	for {
-		body, err := message(from, to, 1)
-		if err != nil {
-			return err
-		}
-		switch body[0] {
-		case 'Q':
-			if text := strings.TrimRight(string(body[5:]), "\x00"); text != "" && !strings.HasPrefix(text, "--") {
+		err := message(from, to, 1, func(m []byte) {
+			text := strings.TrimRight(string(m[5:]), "\x00")
+			if m[0] == 'E' || m[0] == 'Q' && text != "" && !strings.HasPrefix(text, "--") {
 				statement()
 			}
-		case 'E':
-			statement()
+		})
+		if err != nil {
+			return err
 		}
 	}
 }
 
 // message passes one on: a type of some bytes, a length that counts itself, and the rest.
-func message(from io.Reader, to io.Writer, typ int) ([]byte, error) {
+func message(from io.Reader, to io.Writer, typ int, look func([]byte)) error {
 	head := make([]byte, typ+4)
 	if _, err := io.ReadFull(from, head); err != nil {
-		return nil, err
+		return err
 	}
 	size := binary.BigEndian.Uint32(head[typ:])
 	if size < 4 || size > 64<<20 {
-		return nil, errors.New("this is not what PostgreSQL speaks")
+		return errors.New("this is not what PostgreSQL speaks")
 	}
-	return pass(from, to, head, int(size)-4)
+	return pass(from, to, head, int(size)-4, look)
 }
 
 // mysqlProtocol counts commands that execute. A command is a packet with the number 0; others belong to the one before.
@@ -101,21 +98,24 @@ func mysqlProtocol(from io.Reader, to io.Writer, statement func()) error {
 		if _, err := io.ReadFull(from, head); err != nil {
 			return err
 		}
-		packet, err := pass(from, to, head, int(head[0])|int(head[1])<<8|int(head[2])<<16)
+		err := pass(from, to, head, int(head[0])|int(head[1])<<8|int(head[2])<<16, func(m []byte) {
+			if m[3] == 0 && len(m) > 4 && (m[4] == query || m[4] == execute) {
+				statement()
+			}
+		})
 		if err != nil {
 			return err
-		}
-		if head[3] == 0 && len(packet) > 4 && (packet[4] == query || packet[4] == execute) {
-			statement()
 		}
 	}
 }
 
-func pass(from io.Reader, to io.Writer, head []byte, size int) ([]byte, error) {
+// pass looks at a message before it goes on, so that what was answered has been counted.
+func pass(from io.Reader, to io.Writer, head []byte, size int, look func([]byte)) error {
 	whole := append(head, make([]byte, size)...)
 	if _, err := io.ReadFull(from, whole[len(head):]); err != nil {
-		return nil, err
+		return err
 	}
+	look(whole)
 	_, err := to.Write(whole)
-	return whole, err
+	return err
 }

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"runtime"
 	"sync"
 	"syscall"
@@ -60,12 +61,18 @@ func (t *terminal) Cleanup(f func()) {
 	t.cleanups = append(t.cleanups, f)
 }
 
+// TempDir is below a directory of its own, as that of a test is: what makes it accessible to another user changes the one
+// above as well.
 func (t *terminal) TempDir() string {
-	dir, err := os.MkdirTemp("", "modelplane-bench-")
+	above, err := os.MkdirTemp("", "modelplane-bench-")
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	t.Cleanup(func() { _ = os.RemoveAll(above) })
+	dir := filepath.Join(above, "001")
+	if err := os.Mkdir(dir, 0o777); err != nil {
+		t.Fatal(err)
+	}
 	return dir
 }
 
