@@ -84,6 +84,9 @@ test: ## Run every test that needs no node, against a real API server
 	$(GO) tool -C bench/serving/kwok -n kwok >/dev/null; \
 	echo "    an S3 server (three minutes the first time)"; \
 	$(GO) tool -C internal/fetch/fetchtest/gateway/versitygw -n versitygw >/dev/null; \
+	echo "    the known model registry (two minutes the first time)"; \
+	$(GO) tool -C internal/testkit/upstream/modelregistry -n model-registry >/dev/null; \
+	$(GO) run ./test/e2e/pythonfiles mlmd >/dev/null || [ -z "$${CI:-}" ]; \
 	echo "==> go vet"; \
 	$(GO) run ./hack/progress $(GO) vet -v ./...; \
 	(cd local && $(GO) vet ./...); \
@@ -161,6 +164,9 @@ bench: ## Run the benchmarks and check their figures against the expected ranges
 	done
 	@echo "==> storage initializer"
 	@$(GO) run ./bench/storage
+	@echo "==> model registry"
+	@$(GO) run ./bench/registry
+	@$(GO) run ./bench/registry -upstream -n 5000 -out dist/bench/registry-upstream.json
 	@echo "==> ONNX server"
 	@cd runtimes/onnx && CGO_ENABLED=1 $(GO) run ./bench
 
