@@ -79,7 +79,8 @@ func (c *client) call(ctx context.Context, method, path string, body any, want i
 	c.mu.Lock()
 	c.times = append(c.times, took)
 	c.mu.Unlock()
-	return out, json.Unmarshal(text, &out)
+	err = json.Unmarshal(text, &out)
+	return out, err
 }
 
 func (c *client) createModel(ctx context.Context, name string, i int) (string, error) {

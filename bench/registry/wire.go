@@ -8,6 +8,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -111,7 +112,7 @@ func mysqlProtocol(from io.Reader, to io.Writer, statement func()) error {
 
 // pass looks at a message before it goes on, so that what was answered has been counted.
 func pass(from io.Reader, to io.Writer, head []byte, size int, look func([]byte)) error {
-	whole := append(head, make([]byte, size)...)
+	whole := slices.Concat(head, make([]byte, size))
 	if _, err := io.ReadFull(from, whole[len(head):]); err != nil {
 		return err
 	}

@@ -87,7 +87,7 @@ var textIndexes = map[string]map[string]string{
 func headIndexes(d *dialect) map[string]string {
 	out := map[string]string{}
 	for table, f := range families {
-		out["modelplane_"+strings.ToLower(string(table))+"_property_text"] = fmt.Sprintf(`"%s" (name, is_custom_property, %s, %s)`,
+		out["modelplane_"+strings.ToLower(string(table))+"_property_text"] = fmt.Sprintf(`%q (name, is_custom_property, %s, %s)`,
 			f.properties, fmt.Sprintf(d.head, "string_value"), f.owner)
 	}
 	return out
