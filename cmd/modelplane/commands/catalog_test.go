@@ -78,3 +78,26 @@ func TestCatalogServes(t *testing.T) {
 		t.Error("the log does not name the variables that are not used, or tells their values")
 	}
 }
+
+// TestCatalogPageIsTrue does what docs/model-catalog.md says first, in the shell of a person who has never done it.
+func TestCatalogPageIsTrue(t *testing.T) {
+	page, err := os.ReadFile("../../../docs/model-catalog.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, block, _ := strings.Cut(string(page), "```console\n")
+	block, _, _ = strings.Cut(block, "```")
+	script := strings.ReplaceAll("\n"+block, "\n$ ", "\n")
+	script = strings.ReplaceAll(script, "8080", fmt.Sprint(testkit.FreePort(t)))
+	dir := t.TempDir()
+	program := fmt.Sprintf("#!/bin/sh\nexec env %s=1 %s \"$@\" --shutdown-delay=0s\n", asCommand, os.Args[0])
+	if err := os.WriteFile(filepath.Join(dir, "modelplane"), []byte(program), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	c := exec.Command("bash", "-ec", "trap 'kill %1; wait' EXIT"+script)
+	c.Dir, c.Env = dir, append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH"))
+	out, err := c.CombinedOutput()
+	if !strings.Contains(string(out), `"name":"team/flowers"`) {
+		t.Errorf("%v:\n%s", err, out)
+	}
+}

@@ -137,6 +137,9 @@ func (p *planner) container() corev1.Container {
 	}
 	if p.seen.Settings.own() {
 		c.SecurityContext.ReadOnlyRootFilesystem = ptr.To(true)
+		// The server is frugal when it knows what it may use.
+		c.Env = []corev1.EnvVar{{Name: "GOMEMLIMIT", ValueFrom: &corev1.EnvVarSource{
+			ResourceFieldRef: &corev1.ResourceFieldSelector{ContainerName: container, Resource: "limits.memory"}}}}
 		c.EnvFrom = []corev1.EnvFromSource{{SecretRef: &corev1.SecretEnvSource{
 			LocalObjectReference: corev1.LocalObjectReference{Name: tokens}, Optional: ptr.To(true)}}}
 	} else {

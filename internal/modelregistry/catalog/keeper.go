@@ -12,6 +12,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"path/filepath"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -39,6 +40,8 @@ type keeper struct {
 	measured map[string]*sources.Measured
 	// generation counts how often measurements were read; they change models.
 	generation int
+	// read: something was read since the last snapshot.
+	read bool
 	// stale: measurements have changed.
 	stale   bool
 	hubs    map[string]*reader
@@ -126,6 +129,11 @@ func (k *keeper) reload(ctx context.Context) {
 	shown := newSnapshot(states, entries, merged)
 	k.current.Store(shown)
 	k.metrics.shows(shown)
+	if k.read {
+		// Reading takes several times what is kept, and the next time may be far off.
+		k.read = false
+		debug.FreeOSMemory()
+	}
 }
 
 func (k *keeper) readFiles() []*sources.File {
@@ -260,7 +268,7 @@ func (k *keeper) load(s sources.Source, key string, read sources.Read) {
 		}
 		read.Entries[i] = with
 	}
-	k.loaded[s.ID] = &loaded{key, read}
+	k.loaded[s.ID], k.read = &loaded{key, read}, true
 }
 
 // forget sources that are no more.
