@@ -108,7 +108,20 @@ func (b *bench) available(t *testing.T, status metav1.ConditionStatus, reason st
 	})
 }
 
-// TestLife: a catalog comes beside a ConfigMap of its name that somebody wrote, answers, gets a source, is meddled with, costs
+// left is a Deployment as another operator leaves it, which finds its pods by other labels.
+func (b *bench) left() *appsv1.Deployment {
+	labels := map[string]string{"app": "model-catalog"}
+	return &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: b.NS, Name: "model-catalog", Labels: map[string]string{"app.kubernetes.io/created-by": "model-registry-operator"}},
+		Spec: appsv1.DeploymentSpec{
+			Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{
+				Containers: []corev1.Container{{Name: "catalog", Image: "old"}, {Name: "kube-rbac-proxy", Image: "old"}}}},
+		},
+	}
+}
+
+// TestLife: a catalog comes beside a ConfigMap of its name that somebody wrote and the Deployment of another operator, answers, gets a source, is meddled with, costs
 // nothing at rest and after a restart, and goes without a trace but for what belongs to people.
 func TestLife(t *testing.T) {
 	b := newBench(t)
@@ -116,10 +129,17 @@ func TestLife(t *testing.T) {
 	const written = "# of mine\ncatalogs:   [ ]\n"
 	theirs := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: b.NS, Name: "model-catalog-sources"}, Data: map[string]string{"sources.yaml": written}}
 	c := b.catalog()
-	b.Create(t, theirs, c)
+	b.Create(t, theirs, c, b.left())
 	counter := testkit.NewCounter()
 	stop := b.manage(t, counter.Wrap(b.Manager))
 	b.available(t, metav1.ConditionFalse, "DeploymentUnavailable")
+	d := &appsv1.Deployment{}
+	testkit.Eventually(t, domaintest.Patience, "another Deployment than the one that was left", func() error {
+		if b.Exists(t, d, "model-catalog"); len(d.Spec.Selector.MatchLabels) == 1 {
+			return errors.New("it is the same")
+		}
+		return nil
+	})
 	b.rollOut(t)
 	b.available(t, metav1.ConditionTrue, "DeploymentAvailable")
 	pair := &corev1.Secret{}
@@ -132,7 +152,6 @@ func TestLife(t *testing.T) {
 	source := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
 		Namespace: b.NS, Name: "team", Labels: map[string]string{"opendatahub.io/catalog-source": "true"}}, Data: map[string]string{"sources.yaml": "catalogs: []"}}
 	b.Create(t, source)
-	d := &appsv1.Deployment{}
 	testkit.Eventually(t, domaintest.Patience, "the source to be mounted", func() error {
 		b.Exists(t, d, "model-catalog")
 		if !slices.Contains(d.Spec.Template.Spec.Containers[0].Args, "--catalogs-path=/data/labeled-sources/team/sources.yaml") {
