@@ -430,6 +430,7 @@ func TestPreview(t *testing.T) {
 		{"no models", "", "type: yaml", "servers: []", "422"},
 		{"wrong status", "filterStatus=some", "type: yaml", data, "400"},
 		{"no config", "", "", data, "400"},
+		{"too much", "", "type: yaml", "models:\n# " + strings.Repeat("x", maxPreviewData), "400"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			code, body := s.post(t, c.query, c.config, c.data)

@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/modelplane/modelplane/internal/modelregistry/catalog/entry"
@@ -26,12 +27,15 @@ type previewer struct {
 	getenv func(string) string
 	// atOnce is full while previews are under way.
 	atOnce chan struct{}
+	// reading keeps files from being taken apart at the same time, which takes much memory.
+	reading sync.Mutex
 }
 
 // Bounds of a preview.
 const (
-	maxPreview  = sources.MaxCatalogFile + 2<<20
-	previewTime = 45 * time.Second
+	maxPreview     = maxPreviewData + sources.MaxSourcesFile + 1<<20
+	maxPreviewData = 2 << 20 // a ConfigMap has room for half of it
+	previewTime    = 45 * time.Second
 )
 
 type previewed struct {
@@ -143,7 +147,7 @@ func parts(r *http.Request) (config, data []byte, err error) {
 		switch part.FormName() {
 		case "config":
 		case "catalogData":
-			limit, into = sources.MaxCatalogFile, &data
+			limit, into = maxPreviewData, &data
 		default:
 			continue
 		}
@@ -179,6 +183,8 @@ func (p *previewer) fromFile(s sources.Source, data []byte) ([]previewed, error)
 			return nil, unusable(errors.New("its file cannot be read"))
 		}
 	}
+	p.reading.Lock()
+	defer p.reading.Unlock()
 	objects, _, err := sources.Objects(entry.Models, data)
 	if err != nil {
 		return nil, unusable(err)
