@@ -141,8 +141,19 @@ func (b *builder) arg(value any) string {
 		mark += "::bigint"
 	case float64:
 		mark += "::float8"
+	case []int64:
+		mark += "::bigint[]"
 	}
 	return mark
+}
+
+// among compares with one of some ids. PostgreSQL gets them as one parameter: it remembers each text that it is asked, and
+// would have one for every length of a page.
+func (b *builder) among(ids []int64) string {
+	if b.numbered {
+		return "= ANY(" + b.arg(ids) + ")"
+	}
+	return "IN " + list(b, ids)
 }
 
 // list is a parameter for each value, in parentheses.

@@ -277,9 +277,9 @@ func (s *Store) readProperties(ctx context.Context, db asker, of entity.Table, r
 		byID[r.ID] = r
 	}
 	f := families[of]
-	b := s.query(of, "SELECT %s, name, is_custom_property, int_value, double_value, string_value, bool_value FROM %s WHERE %s IN ",
+	b := s.query(of, "SELECT %s, name, is_custom_property, int_value, double_value, string_value, bool_value FROM %s WHERE %s ",
 		f.owner, s.table(f.properties), f.owner)
-	b.add("%s", list(b, slices.Collect(maps.Keys(byID))))
+	b.add("%s", b.among(slices.Collect(maps.Keys(byID))))
 	rows, err := db.QueryContext(ctx, b.text.String(), b.args...)
 	if err != nil {
 		return err

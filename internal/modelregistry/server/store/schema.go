@@ -71,24 +71,27 @@ var indexes = map[string]string{
 	"idx_eventpath_event_id":              `"EventPath" (event_id)`,
 }
 
-// textIndexes are those of ours that find properties by their text, in any database: what is not there is made. The entity
-// comes last, so that what is found is in the order of lists already. Tables of MySQL have had one all along, which has
-// the entity by itself.
-var textIndexes = map[string]map[string]string{
+// ownIndexes are those of ours, in any database: what is not there is made. They find properties by their text, and
+// entities by the name that clients know. The entity comes last, so that what is found is in the order of lists already.
+// Tables of MySQL have had the first all along, which have the entity by themselves; for the second it has no means.
+var ownIndexes = map[string]map[string]string{
 	"mysql": {
 		"idx_context_property_string":   `"ContextProperty" (name, is_custom_property, string_value(255))`,
 		"idx_artifact_property_string":  `"ArtifactProperty" (name, is_custom_property, string_value(255))`,
 		"idx_execution_property_string": `"ExecutionProperty" (name, is_custom_property, string_value(255))`,
 	},
-	"postgres": headIndexes(postgres),
-	"sqlite":   headIndexes(sqlite),
+	"postgres": indexesOf(postgres),
+	"sqlite":   indexesOf(sqlite),
 }
 
-func headIndexes(d *dialect) map[string]string {
+func indexesOf(d *dialect) map[string]string {
 	out := map[string]string{}
 	for table, f := range families {
-		out["modelplane_"+strings.ToLower(string(table))+"_property_text"] = fmt.Sprintf(`%q (name, is_custom_property, %s, %s)`,
-			f.properties, fmt.Sprintf(d.head, "string_value"), f.owner)
+		prefix := "modelplane_" + strings.ToLower(string(table))
+		out[prefix+"_property_text"] = fmt.Sprintf(`%q (name, is_custom_property, %s, %s)`, f.properties, fmt.Sprintf(d.head, "string_value"), f.owner)
+		if table != entity.Executions { // which are only listed below whom they belong to
+			out[prefix+"_short_name"] = fmt.Sprintf(`%q (type_id, %s, id)`, string(table), fmt.Sprintf(d.behindColon, "name"))
+		}
 	}
 	return out
 }
@@ -162,8 +165,8 @@ func (s *Store) makeIndexes(ctx context.Context, indexes map[string]string) erro
 
 // ensureIndexes makes those of ours that are missing. It asks first: to make one waits for everybody who writes.
 func (s *Store) ensureIndexes(ctx context.Context) error {
-	missing := maps.Clone(textIndexes[s.name])
-	for name := range textIndexes[s.name] {
+	missing := maps.Clone(ownIndexes[s.name])
+	for name := range ownIndexes[s.name] {
 		switch found, err := s.exists(ctx, name); {
 		case err != nil:
 			return err

@@ -76,8 +76,8 @@ func (t *Tx) Missing(ctx context.Context, refs map[string]Reference) ([]string, 
 	for _, r := range refs {
 		ids[r.ID] = true
 	}
-	b := t.s.query(entity.Contexts, "SELECT id, type_id FROM %s WHERE id IN ", t.s.table("Context"))
-	b.add("%s", list(b, slices.Collect(maps.Keys(ids))))
+	b := t.s.query(entity.Contexts, "SELECT id, type_id FROM %s WHERE id ", t.s.table("Context"))
+	b.add("%s", b.among(slices.Collect(maps.Keys(ids))))
 	rows, err := t.tx.QueryContext(ctx, b.text.String(), b.args...)
 	if err != nil {
 		return nil, err
