@@ -191,9 +191,9 @@ func (b *builder) behind(q Query) {
 		b.add(" AND e.id %s %s", sign, b.arg(q.After.ID))
 		return
 	}
+	b.add(" AND e.%s %s= %s", order, sign, b.arg(q.After.Value)) // an index begins there
 	b.add(" AND (e.%s %s %s", order, sign, b.arg(q.After.Value))
-	b.add(" OR e.%s = %s", order, b.arg(q.After.Value))
-	b.add(" AND e.id %s %s)", sign, b.arg(q.After.ID))
+	b.add(" OR e.id %s %s)", sign, b.arg(q.After.ID))
 }
 
 // rows reads the main rows.
