@@ -178,8 +178,22 @@ func TestTwoServersOnOneDatabase(t *testing.T) {
 	theirs := &side{T: t, who: "theirs", ids: map[string]string{}, url: parts.Start(t, db, db.Host, db.Port, "registry").URL}
 	before := play(theirs) // on its own: ours opens what it has written
 	ours := &side{T: t, who: "ours", ids: map[string]string{}, url: open(t, db.DSN("registry"))}
-	compare(t, before, play(ours))
+	after := play(ours)
+	compare(t, before, after)
 	eachReadsBoth(t, theirs, ours)
+
+	// The tables of its own migrations, which its later versions use, serve as well.
+	db.Database(t, "migrated")
+	parts.Migrate(t, db, "migrated")
+	migrated := &side{T: t, who: "ours", ids: map[string]string{}, url: open(t, db.DSN("migrated"))}
+	for name, got := range play(migrated) {
+		want := after[name]
+		delete(got.body, "message") // which names ids
+		delete(want.body, "message")
+		if diff := cmp.Diff(neutral(want.body), neutral(got.body)); diff != "" || got.status != want.status {
+			t.Errorf("%s answers %d, not %d, in tables of its migrations: %s", name, got.status, want.status, diff)
+		}
+	}
 }
 
 // open starts our server on a database.

@@ -6,6 +6,7 @@
 package upstream
 
 import (
+	"database/sql"
 	_ "embed"
 	"encoding/json"
 	"errors"
@@ -94,6 +95,36 @@ func (p Parts) Start(t testing.TB, db *mariadb.Server, host string, port int, da
 		return s.ready(t)
 	})
 	return s
+}
+
+// lastMigration is that of this version.
+const lastMigration = 19
+
+// Migrate lets the server make its tables by its own migrations, as its later versions do, which need no other store. This
+// version can do no more with them, and ends.
+func (p Parts) Migrate(t testing.TB, server *mariadb.Server, database string) {
+	t.Helper()
+	cmd := exec.Command(p.server, "proxy", "--hostname=127.0.0.1", "--port="+strconv.Itoa(testkit.FreePort(t)), "--datastore-type=embedmd")
+	cmd.Env = append(os.Environ(), "MR_EMBEDMD_DATABASE_DSN="+server.DSN(database))
+	program := testkit.RunProgram(t, "migrations", cmd)
+	defer program.Kill()
+	db, err := sql.Open("mysql", server.DSN(database))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = db.Close() }()
+	testkit.Eventually(t, time.Minute, "the migrations of the known registry", func() error {
+		var version int
+		var dirty bool
+		err := db.QueryRowContext(t.Context(), "SELECT version, dirty FROM schema_migrations").Scan(&version, &dirty)
+		if err == nil && (version != lastMigration || dirty) {
+			err = fmt.Errorf("it is at %d", version)
+		}
+		if err != nil {
+			err = fmt.Errorf("%w\n%s", err, program.Output())
+		}
+		return err
+	})
 }
 
 func (s *Server) ready(t testing.TB) error {
