@@ -92,7 +92,8 @@ func (w *writer) untie(ctx context.Context, key childKey, live client.Object) (*
 // inherited tells whether an object that is only created was left for the owner: by an earlier controller, with which
 // it would be deleted, or by an earlier owner of the same name.
 func (w *writer) inherited(o owner, in *intent, head client.Object) bool {
-	if in.Shared || head.GetDeletionTimestamp() != nil || w.optedOut(head) {
+	done := head.GetLabels()[LabelOwner] == string(in.holder) && retained(head) == in.Retain
+	if done || in.Shared || head.GetDeletionTimestamp() != nil || w.optedOut(head) {
 		return false
 	}
 	return head.GetAnnotations()[AnnotationOwner] == o.ref() ||

@@ -173,9 +173,8 @@ type Credentials struct {
 	Wanted bool
 	// User who signs in.
 	User string
-	// New is the password to make, and Make whether to make one: without a cluster it is empty.
-	New  string
-	Make bool
+	// New is the password to make where there is none, or when it is deleted just now; empty without a cluster.
+	New string
 	// Broken is set when the Secret lacks user or password.
 	Broken bool
 }
@@ -191,13 +190,12 @@ func (o *observer) readCredentials(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	o.password = string(secret.Data[keyPassword])
+	o.seen.Credentials.New = o.secrets.next(o.registry.UID, o.password)
 	if !found {
-		o.password = o.secrets.take(o.registry.UID)
-		o.seen.Credentials.New, o.seen.Credentials.Make = o.password, true
+		o.password = o.seen.Credentials.New
 		return nil
 	}
-	o.secrets.forget(o.registry.UID)
-	o.password = string(secret.Data[keyPassword])
 	user := strings.TrimSpace(string(secret.Data[keyUsername]))
 	o.seen.Credentials.Broken = user == "" || len(secret.Data[keyPassword]) == 0
 	if user != "" {
@@ -206,13 +204,15 @@ func (o *observer) readCredentials(ctx context.Context) error {
 	return nil
 }
 
-// passwords remembers those that were made until the cluster is seen to have them.
+// passwords remembers the next password of each database, until the cluster is seen to have it: a look that comes too early
+// must not make another one.
 type passwords struct {
 	mu   sync.Mutex
 	made map[types.UID]string
 }
 
-func (p *passwords) take(uid types.UID) string {
+// next is the password that a database gets when its Secret is made, always another one than it has.
+func (p *passwords) next(uid types.UID, have string) string {
 	if p == nil {
 		return ""
 	}
@@ -221,18 +221,10 @@ func (p *passwords) take(uid types.UID) string {
 	if p.made == nil {
 		p.made = map[types.UID]string{}
 	}
-	if p.made[uid] == "" {
+	if p.made[uid] == have || p.made[uid] == "" {
 		raw := make([]byte, 24)
 		_, _ = rand.Read(raw) // never fails
 		p.made[uid] = base64.RawURLEncoding.EncodeToString(raw)
 	}
 	return p.made[uid]
-}
-
-func (p *passwords) forget(uid types.UID) {
-	if p != nil {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		delete(p.made, uid)
-	}
 }

@@ -206,7 +206,7 @@ func TestGeneratedDatabase(t *testing.T) {
 		b.Exists(t, secret, "own-postgres-credentials")
 		b.Exists(t, claim, "own-postgres-storage")
 		if !metav1.IsControlledBy(secret, again) || !metav1.IsControlledBy(claim, again) || len(secret.Data["password"]) == 0 {
-			return errors.New("not yet")
+			return fmt.Errorf("the registry is %s; the Secret has %v %v %v, the claim %v", again.UID, secret.OwnerReferences, secret.Annotations, secret.Labels[engine.LabelOwner], claim.OwnerReferences)
 		}
 		return nil
 	})

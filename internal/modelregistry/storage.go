@@ -53,16 +53,14 @@ func (p *planner) claimChild(meta metav1.ObjectMeta) engine.Child {
 	}}
 }
 
-// credentials are made once, and then belong to whoever changes them.
+// credentials are made once, and then belong to whoever changes them. They are complete also where there are some already:
+// these may be deleted before the plan is carried out.
 func (p *planner) credentials() *corev1.Secret {
-	secret := &corev1.Secret{
+	return &corev1.Secret{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"}, ObjectMeta: p.databaseMeta(p.name() + credentialsSuffix),
 		Type: corev1.SecretTypeOpaque,
+		Data: map[string][]byte{keyUsername: []byte(p.seen.Credentials.User), keyPassword: []byte(p.seen.Credentials.New)},
 	}
-	if p.seen.Credentials.Make {
-		secret.Data = map[string][]byte{keyUsername: []byte(p.seen.Credentials.User), keyPassword: []byte(p.seen.Credentials.New)}
-	}
-	return secret
 }
 
 // claim is what is asked for, but for what Kubernetes does not let anybody change once the claim exists. The notes say what
