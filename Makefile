@@ -86,7 +86,7 @@ test: ## Run every test that needs no node, against a real API server
 	$(GO) tool -C internal/fetch/fetchtest/gateway/versitygw -n versitygw >/dev/null; \
 	echo "    the known model registry (two minutes the first time)"; \
 	$(GO) tool -C internal/testkit/upstream/modelregistry -n model-registry >/dev/null; \
-	$(GO) run ./test/e2e/pythonfiles mlmd >/dev/null || [ -z "$${CI:-}" ]; \
+	$(GO) run ./test/e2e/parts mlmd >/dev/null || [ -z "$${CI:-}" ]; \
 	echo "==> go vet"; \
 	$(GO) run ./hack/progress $(GO) vet -v ./...; \
 	(cd local && $(GO) vet ./...); \
@@ -132,20 +132,29 @@ e2e: bin/up build ## Bring everything up on this machine, use it, break it, take
 	@echo "==> an S3 server for the tests (three minutes the first time)"
 	@$(GO) tool -C internal/fetch/fetchtest/gateway/versitygw -n versitygw >/dev/null
 	@echo "==> an MLflow server for the tests (three minutes the first time)"
-	@$(GO) build -o dist/e2e/pythonfiles ./test/e2e/pythonfiles; reference=dist/e2e/modelplane-mlflow.reference; \
-	if tree=$$(dist/e2e/pythonfiles tree); then \
+	@$(GO) build -o dist/e2e/parts ./test/e2e/parts; reference=dist/e2e/modelplane-mlflow.reference; \
+	if tree=$$(dist/e2e/parts tree); then \
 		if ! [ "$$reference" -nt "$$tree" ]; then \
 			$(GO) run ./hack/image --by-content --tree "$$tree" --name modelplane-mlflow --out dist/e2e >"$$reference.new"; \
 			mv "$$reference.new" "$$reference"; \
 		fi; cat "$$reference"; \
-		dist/e2e/pythonfiles python >dist/e2e/mlflow-python; \
+		dist/e2e/parts python >dist/e2e/mlflow-python; \
 		echo "==> migrations of real databases"; \
 		MODELPLANE_MLFLOW_PYTHON=$$(cat dist/e2e/mlflow-python) PYTHONDONTWRITEBYTECODE=1 $(GO) test $(TESTLINK) -run TestDatabase ./internal/mlflow/migrate; \
 	elif [ $$? -eq 3 ] && [ -z "$${CI:-}" ]; then rm -f "$$reference"; echo "    it cannot be had; what needs it is skipped"; \
 	else exit 1; fi
 	@echo "==> the Python SDK for the tests (a minute the first time)"
-	@python=dist/e2e/sdk-python; if dist/e2e/pythonfiles sdk >"$$python.new"; then mv "$$python.new" "$$python"; cat "$$python"; \
+	@python=dist/e2e/sdk-python; if dist/e2e/parts sdk >"$$python.new"; then mv "$$python.new" "$$python"; cat "$$python"; \
 	elif [ $$? -eq 3 ] && [ -z "$${CI:-}" ]; then rm -f "$$python" "$$python.new"; echo "    it cannot be had; what needs it is skipped"; \
+	else exit 1; fi
+	@echo "==> the client of model registries and a PostgreSQL for the tests (a minute the first time)"
+	@python=dist/e2e/registry-python reference=dist/e2e/modelplane-postgres.reference; \
+	if dist/e2e/parts registry >"$$python.new" && tree=$$(dist/e2e/parts postgres); then mv "$$python.new" "$$python"; cat "$$python"; \
+		if ! [ "$$reference" -nt "$$tree" ]; then \
+			$(GO) run ./hack/image --by-content --tree "$$tree" --name modelplane-postgres --out dist/e2e >"$$reference.new"; \
+			mv "$$reference.new" "$$reference"; \
+		fi; cat "$$reference"; \
+	elif [ $$? -eq 3 ] && [ -z "$${CI:-}" ]; then rm -f "$$python" "$$python.new"; echo "    they cannot be had; what needs them is skipped"; \
 	else exit 1; fi
 	@echo "==> end-to-end tests"
 	@local="$(local)"; MODELPLANE_LOCAL="$$local" MODELPLANE_UP="$(CURDIR)/bin/up" MODELPLANE_IMAGES=dist/e2e \

@@ -52,6 +52,9 @@ func TestMachine(t *testing.T) {
 			{"broken rollouts are told", cluster.brokenRolloutsAreTold},
 			{"the Python SDK waits for a generation", cluster.sdkWaitsForAGeneration},
 		}},
+		{"registry", []part{
+			{"a registry keeps models", cluster.registryKeepsModels},
+		}},
 		{"storages", []part{
 			{"models come from storages", cluster.modelsComeFromStorages},
 			{"failures are explained", cluster.failuresAreExplained},

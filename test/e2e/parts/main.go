@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command pythonfiles gets together what the end-to-end tests need of Python, from an interpreter of this machine and the
-// package index. What it has made once it finds again.
+// Command parts gets together what the end-to-end tests need of others, from this machine and the package index of Python.
+// What it has made once it finds again.
 //
-//	go run ./test/e2e/pythonfiles tree     prints the directory with all files of an image of MLflow: Python, the packages that
+//	go run ./test/e2e/parts tree     prints the directory with all files of an image of MLflow: Python, the packages that
 //	                                       the server needs, the shared libraries and the shell that both need
-//	go run ./test/e2e/pythonfiles python   prints a Python that can import mlflow, from the same directory
-//	go run ./test/e2e/pythonfiles sdk      prints a Python that can import kserve, the SDK of people who serve models
-//	go run ./test/e2e/pythonfiles mlmd     prints a Python that can import ml_metadata, in which the known model registry stores
+//	go run ./test/e2e/parts python   prints a Python that can import mlflow, from the same directory
+//	go run ./test/e2e/parts sdk      prints a Python that can import kserve, the SDK of people who serve models
+//	go run ./test/e2e/parts mlmd     prints a Python that can import ml_metadata, in which the known model registry stores
+//	go run ./test/e2e/parts registry prints a Python that can import model_registry, the client of model registries
+//	go run ./test/e2e/parts postgres prints the directory with all files of an image of PostgreSQL but the program that starts it
 //
 // Standard output carries a path and nothing else. The exit code is 3 when there is no suitable Python or the packages
 // cannot be had, so that a caller can tell this from a mistake.
@@ -45,7 +47,7 @@ func main() {
 	if err == nil {
 		return
 	}
-	fmt.Fprintln(os.Stderr, "pythonfiles:", err)
+	fmt.Fprintln(os.Stderr, "parts:", err)
 	if errors.Is(err, errUnavailable) {
 		os.Exit(3)
 	}
@@ -53,9 +55,11 @@ func main() {
 }
 
 func run(ctx context.Context, args []string) error {
-	verbs := map[string]func(context.Context, python) (string, error){"tree": mlflowTree, "python": mlflowPython, "sdk": sdkPython, "mlmd": mlmdPython}
+	verbs := map[string]func(context.Context, python) (string, error){
+		"tree": mlflowTree, "python": mlflowPython, "sdk": sdk.python, "mlmd": mlmd.python, "registry": registryClient.python, "postgres": postgresTree,
+	}
 	if len(args) != 1 || verbs[args[0]] == nil {
-		return errors.New("use: pythonfiles tree, python, sdk or mlmd")
+		return errors.New("use: parts tree, python, sdk, mlmd, registry or postgres")
 	}
 	versions := wanted
 	if args[0] == "mlmd" {

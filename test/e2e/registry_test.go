@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e
+
+package e2e
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+)
+
+const registryNamespace = "e2e-registry"
+
+// registryKeepsModels uses the client that people have, on a registry whose database is made for it: a model that it
+// registers is served by its name there, the registry knows the service, and nothing is lost when the database is killed, or
+// when the registry goes and comes again.
+func (c cluster) registryKeepsModels() {
+	python := c.registryPython()
+	c.mustKubectl("apply", "-f", c.manifest("registry.yaml", "${POSTGRES}", c.image("modelplane-postgres")))
+	c.Cleanup(func() { c.undo("delete", "namespace", registryNamespace, "--wait=false") })
+	c.registryIsAvailable()
+	host := c.mustKubectl("get", "nodes", "-o", `jsonpath={.items[0].status.addresses[?(@.type=="InternalIP")].address}`)
+	web := c.serve(host)
+	model, err := os.ReadFile(filepath.Join(root, "examples/onnx/iris/model.onnx"))
+	if err != nil {
+		c.Fatal(err)
+	}
+	web.put("/iris/model.onnx", model)
+	uri := web.URL + "/iris/model.onnx"
+	client := func(does string) string {
+		c.Helper()
+		out := c.must(python, "test/e2e/testdata/registry.py", c.addressIn(registryNamespace, "models")+":8080", does, uri)
+		if !strings.HasSuffix(strings.TrimSpace(out), "done") {
+			c.Fatalf("the client did not come to its end:\n%s", out)
+		}
+		return out
+	}
+	out := client("register")
+	ids := regexp.MustCompile(`(?s)model=(\d+).*version=(\d+)`).FindStringSubmatch(out)
+	if ids == nil {
+		c.Fatalf("there are no ids in what the client says:\n%s", out)
+	}
+	c.mustKubectl("apply", "-f", c.manifest("registry-service.yaml", "${MODEL}", ids[1], "${VERSION}", ids[2]))
+	c.becomesReady(registryNamespace, "iris")
+	c.irisAnswers(registryNamespace, "iris")
+	c.eventually("the service in the registry", c.serviceIsRegistered)
+
+	c.mustKubectl("delete", "pods", "-n", registryNamespace, "-l", "app.kubernetes.io/name=models-postgres", "--force", "--grace-period=0")
+	c.registryAnswers()
+	client("read")
+
+	claim := c.mustKubectl("get", "pvc", "models-postgres-storage", "-n", registryNamespace, "-o", "jsonpath={.metadata.uid}")
+	c.mustKubectl("delete", "modelregistry", "models", "-n", registryNamespace, "--timeout=2m")
+	c.eventually("the end of its pods", func() error {
+		left, err := c.kubectl("get", "pods", "-n", registryNamespace, "-l", "app=models", "-o", "name")
+		if err == nil && left != "" {
+			err = errors.New(left)
+		}
+		return err
+	})
+	if now := c.mustKubectl("get", "pvc", "models-postgres-storage", "-n", registryNamespace, "-o", "jsonpath={.metadata.uid}"); now != claim {
+		c.Errorf("the claim is %s; it was %s", now, claim)
+	}
+	c.mustKubectl("apply", "-f", c.manifest("registry.yaml", "${POSTGRES}", c.image("modelplane-postgres")))
+	c.registryIsAvailable()
+	client("read")
+	c.mustKubectl("delete", "inferenceservice", "iris", "-n", registryNamespace, "--timeout=2m")
+	c.eventually("the service to be undeployed in the registry", func() error {
+		if out, err := c.get(c.registered("inference_services")); err != nil || !strings.Contains(out, `"desiredState":"UNDEPLOYED"`) {
+			return fmt.Errorf("it says %s (%w)", out, errors.Join(err))
+		}
+		return nil
+	})
+}
+
+// registryPython is made by `make e2e` from packages of Python, if they can be had.
+func (c cluster) registryPython() string {
+	c.Helper()
+	python, err := os.ReadFile(filepath.Join(root, c.images, "registry-python"))
+	if errors.Is(err, fs.ErrNotExist) && os.Getenv("CI") == "" {
+		c.Skip("there is no client of model registries: `make e2e` says why")
+	}
+	if err != nil {
+		c.Fatal(err)
+	}
+	return strings.TrimSpace(string(python))
+}
+
+func (c cluster) registryIsAvailable() {
+	c.Helper()
+	out, err := c.kubectl("wait", "--for=condition=Available", "--timeout=3m", "-n", registryNamespace, "modelregistry/models")
+	if err != nil {
+		says, _ := c.kubectl("get", "modelregistry", "models", "-n", registryNamespace, "-o", "jsonpath={.status.conditions}")
+		pods, _ := c.kubectl("get", "pods", "-n", registryNamespace)
+		logs, _ := c.kubectl("logs", "-n", registryNamespace, "-l", "app=models", "--tail=20", "--prefix")
+		c.Fatalf("the registry is not available: %v\n%s\n%s\n%s\n%s", err, out, says, pods, logs)
+	}
+	c.registryAnswers()
+}
+
+func (c cluster) registered(what string) string {
+	c.Helper()
+	return c.addressIn(registryNamespace, "models") + ":8080/api/model_registry/v1alpha3/" + what
+}
+
+func (c cluster) registryAnswers() {
+	c.Helper()
+	c.eventually("an answer of the registry", func() error {
+		_, err := c.get(c.registered("registered_models"))
+		return err
+	})
+}
+
+// serviceIsRegistered finds the InferenceService under its namespace, with its address.
+func (c cluster) serviceIsRegistered() error {
+	out, err := c.get(c.registered("inference_services"))
+	if err != nil {
+		return err
+	}
+	var list struct {
+		Items []struct {
+			Name, DesiredState string
+			CustomProperties   map[string]any
+		}
+	}
+	if err := json.Unmarshal([]byte(out), &list); err != nil {
+		return err
+	}
+	if len(list.Items) != 1 || !strings.HasPrefix(list.Items[0].Name, "iris/") || list.Items[0].DesiredState != "DEPLOYED" || list.Items[0].CustomProperties["url"] == nil {
+		return fmt.Errorf("it has %s", out)
+	}
+	return nil
+}
