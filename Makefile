@@ -158,7 +158,7 @@ e2e: bin/up build ## Bring everything up on this machine, use it, break it, take
 	else exit 1; fi
 	@echo "==> end-to-end tests"
 	@local="$(local)"; MODELPLANE_LOCAL="$$local" MODELPLANE_UP="$(CURDIR)/bin/up" MODELPLANE_IMAGES=dist/e2e \
-		$(GO) test -tags e2e -count 1 -v -parallel 6 -timeout 30m $(TESTFLAGS) ./test/e2e/...
+		$(GO) test -tags e2e -count 1 -v -parallel 8 -timeout 30m $(TESTFLAGS) ./test/e2e/...
 	@echo "==> the cluster's addresses from another machine (nft is there now)"
 	@cd local && $(GO) test $(TESTLINK) -count 1 -run TestNeighboursDoNotReachTheCluster ./internal/cluster
 

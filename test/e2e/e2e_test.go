@@ -36,34 +36,37 @@ func TestMachine(t *testing.T) {
 	})
 	// These mostly wait, and have nothing to do with each other.
 	c.sideBySide(t, []row{
-		{"experiments", []part{
+		{name: "experiments", parts: []part{
 			{"the page about MLflow is true", cluster.mlflowPageIsTrue},
 			{"MLflow keeps what was logged", cluster.mlflowKeepsRuns},
 		}},
-		{"first hour", []part{
+		{name: "first hour", parts: []part{
 			{"the quick start answers", cluster.quickstartAnswers},
 		}},
-		{"traffic", []part{
+		{name: "traffic", parts: []part{
 			{"a transformer stands in front of the predictor", cluster.transformerStandsInFront},
 			{"the model answers over gRPC", cluster.grpcAnswers},
 			{"a service stops and resumes", cluster.stopsAndResumes},
 		}},
-		{"rollouts", []part{
+		{name: "rollouts", parts: []part{
 			{"broken rollouts are told", cluster.brokenRolloutsAreTold},
 			{"the Python SDK waits for a generation", cluster.sdkWaitsForAGeneration},
 		}},
-		{"registry", []part{
+		{name: "registry", parts: []part{
 			{"a registry keeps models", cluster.registryKeepsModels},
 		}},
-		{"storages", []part{
+		{name: "storages", parts: []part{
 			{"models come from storages", cluster.modelsComeFromStorages},
 			{"failures are explained", cluster.failuresAreExplained},
+		}},
+		// These change settings of the whole platform and take the manager away, while others count what it says.
+		{name: "platform", after: []string{"first hour", "traffic", "rollouts", "registry", "storages"}, parts: []part{
+			{"a canary gets its share", cluster.canaryGetsItsShare},
+			{"no request is lost", cluster.nothingIsLost},
 		}},
 	})
 	// These take the manager or the node away.
 	c.parts(t, []part{
-		{"a canary gets its share", cluster.canaryGetsItsShare},
-		{"no request is lost", cluster.nothingIsLost},
 		{"an upgrade touches no model", cluster.upgradeTouchesNoModel},
 		{"a second up changes nothing", cluster.secondUpChangesNothing},
 		{"killed programs come back", cluster.killedProgramsComeBack},
@@ -91,19 +94,28 @@ func (c cluster) parts(t *testing.T, parts []part) {
 	}
 }
 
-// row of parts that build on each other.
+// row of parts that build on each other. It begins when some other rows have ended.
 type row struct {
 	name  string
+	after []string
 	parts []part
 }
 
 // sideBySide runs several rows at once and ends when all have ended.
 func (c cluster) sideBySide(t *testing.T, rows []row) {
 	t.Helper()
+	ended := map[string]chan struct{}{}
+	for _, row := range rows {
+		ended[row.name] = make(chan struct{})
+	}
 	if !t.Run("side by side", func(t *testing.T) {
 		for _, row := range rows {
 			t.Run(row.name, func(t *testing.T) {
 				t.Parallel()
+				defer close(ended[row.name])
+				for _, other := range row.after {
+					<-ended[other]
+				}
 				c.parts(t, row.parts)
 			})
 		}
