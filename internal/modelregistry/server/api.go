@@ -22,8 +22,11 @@ import (
 	"github.com/modelplane/modelplane/internal/modelregistry/server/store"
 )
 
-// Base is the path of the API.
-const Base = "/api/model_registry/v1alpha3"
+// Base is the path of the API. The same is served under the name that newer clients have for it.
+const (
+	Base      = "/api/model_registry/v1alpha3"
+	newerBase = "/api/model_registry/v1"
+)
 
 // answerTime is how long the database may take for one request.
 const answerTime = 20 * time.Second
@@ -117,7 +120,7 @@ func NewAPI(log *slog.Logger) *API {
 	runs := collection{run.Plural, run.Singular, []*entity.Kind{run}}
 	a.handle("GET", "experiment_runs/metric_history", a.list(nested{kinds: []*entity.Kind{metricHistory}}))
 	a.handle("GET", "experiment_runs/{id}/metric_history", a.list(nested{runs, "metric_history", []*entity.Kind{metricHistory}}))
-	a.mux.HandleFunc("GET "+Base+"/openapi.json", func(w http.ResponseWriter, _ *http.Request) { a.write(w, http.StatusOK, document()) })
+	a.serve("GET", "openapi.json", func(w http.ResponseWriter, _ *http.Request) { a.write(w, http.StatusOK, document()) })
 	return a
 }
 
@@ -135,7 +138,7 @@ func (a *API) handle(method, path string, do func(context.Context, *store.Store,
 	if path == "" {
 		return
 	}
-	a.mux.HandleFunc(method+" "+Base+"/"+path, func(w http.ResponseWriter, req *http.Request) {
+	a.serve(method, path, func(w http.ResponseWriter, req *http.Request) {
 		s := a.store.Load()
 		if s == nil {
 			http.Error(w, "the registry has no database yet; see its log", http.StatusServiceUnavailable)
@@ -153,6 +156,12 @@ func (a *API) handle(method, path string, do func(context.Context, *store.Store,
 		}
 		a.write(w, told.code, told.body)
 	})
+}
+
+func (a *API) serve(method, path string, handler http.HandlerFunc) {
+	for _, base := range []string{Base, newerBase} {
+		a.mux.HandleFunc(method+" "+base+"/"+path, handler)
+	}
 }
 
 // ServeHTTP answers a request, also one for what there is not.

@@ -385,6 +385,9 @@ func healthy(r *registry) {
 	if code, _ := get(r.T, root+"/"); code != http.StatusNotFound {
 		r.Errorf("/ answers %d", code)
 	}
+	if code, text := get(r.T, root+newerBase+"/registered_model?name=iris"); code != http.StatusOK || !strings.Contains(text, `"name":"iris"`) {
+		r.Errorf("under the newer name it answers %d %q", code, text)
+	}
 	var document struct{ Paths map[string]any }
 	if _, text := get(r.T, r.url+"/openapi.json"); json.Unmarshal([]byte(text), &document) != nil || len(document.Paths) != 34 {
 		r.Errorf("the document has %d paths", len(document.Paths))

@@ -69,7 +69,7 @@ func start() error {
 		return err
 	}
 	return syscall.Exec(path, []string{
-		"postgres", "-D", data, "-c", "listen_addresses=*", "-c", "unix_socket_directories=", "-c", "dynamic_shared_memory_type=mmap",
+		path, "-D", data, "-c", "listen_addresses=*", "-c", "unix_socket_directories=", "-c", "dynamic_shared_memory_type=mmap",
 	}, os.Environ())
 }
 
@@ -78,8 +78,7 @@ func initialize() error {
 	if err := os.RemoveAll(data + ".new"); err != nil {
 		return err
 	}
-	cmd, err := command("initdb", "-D", data+".new", "--username=postgres", "--auth=scram-sha-256", "--pwfile=/dev/stdin", "--locale=C", "--encoding=UTF8",
-		"--set=dynamic_shared_memory_type=mmap")
+	cmd, err := command("initdb", "-D", data+".new", "--username=postgres", "--auth=scram-sha-256", "--pwfile=/dev/stdin", "--locale=C", "--encoding=UTF8")
 	if err != nil {
 		return err
 	}
@@ -100,7 +99,7 @@ func initialize() error {
 
 // users are written by the server itself, before it listens.
 func users() error {
-	cmd, err := command("postgres", "--single", "-j", "-D", data, "postgres")
+	cmd, err := command("postgres", "--single", "-j", "-D", data, "-c", "dynamic_shared_memory_type=mmap", "postgres")
 	if err != nil {
 		return err
 	}
