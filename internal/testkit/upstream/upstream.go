@@ -48,7 +48,7 @@ func Find(t testing.TB) Parts {
 	}
 	var p Parts
 	if p.server, err = output("go", "tool", "-C", filepath.Join(root, "internal", "testkit", "upstream", "modelregistry"), "-n", "model-registry"); err == nil {
-		p.python, err = output("go", "-C", root, "run", "./test/e2e/pythonfiles", "mlmd")
+		p.python, err = output("go", "-C", root, "run", "./test/e2e/parts", "mlmd")
 	}
 	switch {
 	case err != nil && os.Getenv("CI") != "":
