@@ -12,7 +12,7 @@ registry = ModelRegistry(server_address=host, port=int(port), author="ada", is_s
 if does == "register":
     model = registry.register_model(
         "iris", uri, version="v1", model_format_name="onnx", model_format_version="1",
-        description="Tells three kinds of iris apart", metadata={"accuracy": 0.97, "classes": 3, "public": True, "team": "it's us"},
+        version_description="Tells three kinds of iris apart", metadata={"accuracy": 0.97, "classes": 3, "public": True, "team": "it's us"},
     )
     print(f"model={model.id}")
 
