@@ -51,8 +51,7 @@ func (c cluster) registryKeepsModels() {
 	c.irisAnswers(registryNamespace, "iris")
 	c.eventually("the service in the registry", c.serviceIsRegistered)
 
-	c.mustKubectl("delete", "pods", "-n", registryNamespace, "-l", "app.kubernetes.io/name=models-postgres", "--force", "--grace-period=0")
-	c.registryAnswers()
+	c.databaseIsKilled()
 	client("read")
 
 	claim := c.mustKubectl("get", "pvc", "models-postgres-storage", "-n", registryNamespace, "-o", "jsonpath={.metadata.uid}")
@@ -101,6 +100,22 @@ func (c cluster) registryIsAvailable() {
 		logs, _ := c.kubectl("logs", "-n", registryNamespace, "-l", "app=models", "--tail=20", "--prefix")
 		c.Fatalf("the registry is not available: %v\n%s\n%s\n%s\n%s", err, out, says, pods, logs)
 	}
+	c.registryAnswers()
+}
+
+// databaseIsKilled takes the pod of the database away without notice, and waits for the next one.
+func (c cluster) databaseIsKilled() {
+	c.Helper()
+	pods := []string{"get", "pods", "-n", registryNamespace, "-l", "app.kubernetes.io/name=models-postgres", "-o", `jsonpath={range .items[*]}{.metadata.name} {.status.conditions[?(@.type=="Ready")].status}{end}`}
+	before, _, _ := strings.Cut(c.mustKubectl(pods...), " ")
+	c.mustKubectl("delete", "pod", before, "-n", registryNamespace, "--force", "--grace-period=0")
+	c.eventually("another database", func() error {
+		now, err := c.kubectl(pods...)
+		if err == nil && (strings.Contains(now, before) || !strings.HasSuffix(now, " True")) {
+			err = fmt.Errorf("the pods are %q", now)
+		}
+		return err
+	})
 	c.registryAnswers()
 }
 
