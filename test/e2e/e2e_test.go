@@ -42,6 +42,7 @@ func TestMachine(t *testing.T) {
 		}},
 		{name: "first hour", parts: []part{
 			{"the quick start answers", cluster.quickstartAnswers},
+			{"the page about model registries is true", cluster.registryPageIsTrue},
 		}},
 		{name: "traffic", parts: []part{
 			{"a transformer stands in front of the predictor", cluster.transformerStandsInFront},

@@ -53,6 +53,7 @@ func (c cluster) registryKeepsModels() {
 
 	c.databaseIsKilled()
 	client("read")
+	c.wrongPasswordIsTold()
 
 	claim := c.mustKubectl("get", "pvc", "models-postgres-storage", "-n", registryNamespace, "-o", "jsonpath={.metadata.uid}")
 	c.mustKubectl("delete", "modelregistry", "models", "-n", registryNamespace, "--timeout=2m")
@@ -117,6 +118,43 @@ func (c cluster) databaseIsKilled() {
 		return err
 	})
 	c.registryAnswers()
+}
+
+// wrongPasswordIsTold gives a second registry on the same database another password: it says so and goes on answering, and
+// is well again when the password is.
+func (c cluster) wrongPasswordIsTold() {
+	c.Helper()
+	c.mustKubectl("apply", "-f", c.manifest("registry-second.yaml"))
+	available := func(what string) {
+		c.Helper()
+		c.mustKubectl("wait", "--for="+what, "--timeout=2m", "-n", registryNamespace, "modelregistry/second")
+	}
+	available("condition=Available")
+	secret := func(name string) string {
+		return `{"spec":{"postgres":{"passwordSecret":{"name":"` + name + `","key":"password"}}}}`
+	}
+	c.mustKubectl("patch", "modelregistry", "second", "-n", registryNamespace, "--type=merge", "-p", secret("wrong"))
+	c.eventually("words about the password", func() error {
+		says, err := c.kubectl("get", "modelregistry", "second", "-n", registryNamespace, "-o", `jsonpath={.status.conditions[?(@.type=="Degraded")].message}`)
+		if err == nil && !strings.Contains(says, "password authentication failed") {
+			err = fmt.Errorf("it says %q", says)
+		}
+		return err
+	})
+	available("condition=Available")
+	if _, err := c.get(c.addressIn(registryNamespace, "second") + ":8080/api/model_registry/v1/registered_models"); err != nil {
+		c.Errorf("the pod of before does not answer: %v", err)
+	}
+	c.mustKubectl("patch", "modelregistry", "second", "-n", registryNamespace, "--type=merge", "-p", secret("models-postgres-credentials"))
+	c.eventually("the end of the trouble", func() error {
+		says, err := c.kubectl("get", "modelregistry", "second", "-n", registryNamespace, "-o",
+			`jsonpath={.status.conditions[?(@.type=="Degraded")].status}{.status.conditions[?(@.type=="Progressing")].status}`)
+		if err == nil && says != "False" && says != "FalseFalse" {
+			err = fmt.Errorf("Degraded and Progressing are %q", says)
+		}
+		return err
+	})
+	c.mustKubectl("delete", "modelregistry", "second", "-n", registryNamespace, "--timeout=1m")
 }
 
 func (c cluster) registered(what string) string {

@@ -5,6 +5,9 @@ package server
 import (
 	"fmt"
 	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -108,5 +111,31 @@ func TestHalfMigrated(t *testing.T) {
 	_, err = store.Open(t.Context(), store.Config{Type: "postgres", DSN: strings.Replace(s.URI("postgres"), "owner", "nobody", 1) + "?sslmode=disable"})
 	if err == nil || strings.Contains(err.Error(), s.Password) || strings.Contains(err.Error(), "s3cr") {
 		t.Errorf("a wrong user is told: %v", err)
+	}
+	if !store.Refused(err) {
+		t.Errorf("waiting is thought to help against: %v", err)
+	}
+}
+
+// TestLastWords: a server that its database refuses ends, and leaves the reason where the kubelet reads it.
+func TestLastWords(t *testing.T) {
+	s := postgres.Start(t)
+	words := filepath.Join(t.TempDir(), "words")
+	if err := os.WriteFile(words, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PGPASSWORD", "a secret that is wrong")
+	c := New("proxy")
+	c.SetArgs([]string{
+		"--port", strconv.Itoa(testkit.FreePort(t)), "--hostname=127.0.0.1", "--termination-log", words, "--log-level=error", "--embedmd-database-type=postgres",
+		"--embedmd-database-dsn", fmt.Sprintf("postgresql://owner@%s:%d/postgres?sslmode=disable", s.Host, s.Port),
+	})
+	err := c.ExecuteContext(t.Context())
+	text, _ := os.ReadFile(words) // empty says enough
+	if err == nil || !strings.Contains(err.Error(), "{{ALERT}} error connecting to datastore") {
+		t.Errorf("it ends with %v", err)
+	}
+	if !strings.Contains(string(text), "The database cannot be used: ") || !strings.Contains(string(text), "password authentication failed") || strings.Contains(string(text), "secret") {
+		t.Errorf("its last words are %q", text)
 	}
 }

@@ -174,8 +174,12 @@ func (f *flags) run(ctx context.Context) error {
 	if s := api.store.Load(); s != nil {
 		return errors.Join(err, s.Close())
 	}
-	if opening.last != nil {
-		f.lastWords(opening.last)
+	if opening.last == nil {
+		return err
+	}
+	f.lastWords(opening.last)
+	if err == nil { // it was asked to stop because it never was ready
+		err = fmt.Errorf("the database cannot be used: %w", opening.last)
 	}
 	return err
 }
@@ -220,8 +224,11 @@ type opening struct {
 	last    error
 }
 
-// How often it is tried, with pauses of 1, 2, 3 … seconds.
-const attempts = 25
+// How often it is tried, with pauses of 1, 2, 3 … seconds: a database that refuses us less often than one that is not there.
+const (
+	attempts        = 25
+	refusedAttempts = 3
+)
 
 func (o *opening) run(ctx context.Context, api *API) error {
 	for attempt := range attempts {
@@ -238,6 +245,9 @@ func (o *opening) run(ctx context.Context, api *API) error {
 		}
 		o.last = err
 		o.log.Warn("The database cannot be used yet", "err", err.Error(), "attempt", attempt+1)
+		if attempt+1 >= refusedAttempts && store.Refused(err) {
+			break
+		}
 		select {
 		case <-ctx.Done():
 			return ctx.Err()

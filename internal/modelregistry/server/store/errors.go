@@ -45,6 +45,18 @@ const (
 	liteConstraint, liteFull, liteCannotOpen, liteIO, liteBusy = 19, 13, 14, 10, 5
 )
 
+// Refused tells that waiting does not help against an error of Open: somebody must change the password, the address or the
+// database.
+func Refused(err error) bool {
+	if pg, ok := errors.AsType[*pgconn.PgError](err); ok { // who it is, and a database that is not there
+		return strings.HasPrefix(pg.Code, "28") || pg.Code == "3D000"
+	}
+	if my, ok := errors.AsType[*mysqldriver.MySQLError](err); ok {
+		return my.Number == 1044 || my.Number == 1045 || my.Number == 1049
+	}
+	return errors.Is(err, ErrDirty)
+}
+
 // isThere tells that an index exists already.
 func isThere(err error) bool {
 	if pg, ok := errors.AsType[*pgconn.PgError](err); ok {
