@@ -277,6 +277,9 @@ func (a *API) refuse(w http.ResponseWriter, req *http.Request, err error) {
 		a.tell(w, http.StatusPreconditionFailed, err.Error())
 	case errors.As(err, &large):
 		a.tell(w, http.StatusRequestEntityTooLarge, "the body is too large")
+	case errors.As(err, &unavailable) && unavailable.Full:
+		a.log.Error("The database has no room left; nothing can be written until there is some", "path", req.URL.Path, "err", err.Error())
+		a.tell(w, http.StatusInsufficientStorage, "the database has no room left; make room on its disk, and try again")
 	case errors.As(err, &unavailable):
 		a.log.Warn("The database does not answer", "path", req.URL.Path, "err", err.Error())
 		w.Header().Set("Retry-After", "5")

@@ -97,6 +97,28 @@ func TestDatabaseAway(t *testing.T) {
 	}
 }
 
+// TestDiskFull: a database without room is told of, what is there is read all the same, and with room it goes on.
+func TestDiskFull(t *testing.T) {
+	r := open(t, store.Config{Type: "sqlite", DSN: filepath.Join(t.TempDir(), "db")})
+	made := r.call("POST", "/registered_models", `{"name":"before"}`, http.StatusCreated)
+	room := func(pages int) {
+		t.Helper()
+		r.store.DB().SetMaxOpenConns(1) // the limit is that of a connection
+		if _, err := r.store.DB().ExecContext(t.Context(), fmt.Sprintf("PRAGMA max_page_count = %d", pages)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	room(1) // which means as many as there are
+	large := `{"name":"large","readme":"` + strings.Repeat("x", 1<<20) + `"}`
+	if got := r.call("POST", "/registered_models", large, http.StatusInsufficientStorage); !strings.Contains(fmt.Sprint(got["message"]), "no room left") {
+		t.Errorf("the message is %v", got["message"])
+	}
+	r.has(r.call("GET", "/registered_models/"+made.id(), "", http.StatusOK), map[string]any{"name": "before"})
+	r.call("GET", "/registered_model?name=large", "", http.StatusNotFound)
+	room(1 << 20)
+	r.call("POST", "/registered_models", large, http.StatusCreated)
+}
+
 // TestHalfMigrated: a database of which a migration ended half-way is not touched.
 func TestHalfMigrated(t *testing.T) {
 	s := postgres.Start(t)

@@ -29,10 +29,19 @@ type Conflict struct{ Message string }
 
 func (c *Conflict) Error() string { return c.Message }
 
-// Unavailable is a database that does not answer, or not in time.
-type Unavailable struct{ Err error }
+// Unavailable is a database that does not answer, or not in time, or cannot write for want of room.
+type Unavailable struct {
+	Err error
+	// Full tells that there is no room.
+	Full bool
+}
 
-func (u *Unavailable) Error() string { return "the database does not answer: " + u.Err.Error() }
+func (u *Unavailable) Error() string {
+	if u.Full {
+		return "the database has no room left: " + u.Err.Error()
+	}
+	return "the database does not answer: " + u.Err.Error()
+}
 
 func (u *Unavailable) Unwrap() error { return u.Err }
 
@@ -77,10 +86,24 @@ func (s *Store) outcome(err error) error {
 		return duplicate(err)
 	case isOutOfRange(err):
 		return &entity.Invalid{Message: "a number is too large for this database, which keeps whole numbers of 32 bits"}
+	case isFull(err):
+		return &Unavailable{Err: err, Full: true}
 	case s.isAway(err):
-		return &Unavailable{err}
+		return &Unavailable{Err: err}
 	}
 	return err
+}
+
+// isFull tells that the disk of the database has no room, or it is not given more of it.
+func isFull(err error) bool {
+	if pg, ok := errors.AsType[*pgconn.PgError](err); ok {
+		return pg.Code == "53100"
+	}
+	if my, ok := errors.AsType[*mysqldriver.MySQLError](err); ok {
+		return my.Number == 1021 || my.Number == 1114
+	}
+	lite, ok := errors.AsType[*sqlitedriver.Error](err)
+	return ok && lite.Code()&0xff == liteFull
 }
 
 func (s *Store) isDuplicate(err error) bool {
@@ -132,11 +155,11 @@ func (s *Store) isAway(err error) bool {
 		return strings.HasPrefix(pg.Code, "08") || strings.HasPrefix(pg.Code, "53") || strings.HasPrefix(pg.Code, "57P") || strings.HasPrefix(pg.Code, "40")
 	}
 	if my, ok := errors.AsType[*mysqldriver.MySQLError](err); ok {
-		return my.Number == myDeadlock || my.Number == myLockTimeout || my.Number == 1021 || my.Number == 1040 || my.Number == 1053
+		return my.Number == myDeadlock || my.Number == myLockTimeout || my.Number == 1040 || my.Number == 1053
 	}
 	if lite, ok := errors.AsType[*sqlitedriver.Error](err); ok {
 		switch lite.Code() & 0xff {
-		case liteFull, liteCannotOpen, liteIO, liteBusy:
+		case liteCannotOpen, liteIO, liteBusy:
 			return true
 		}
 	}

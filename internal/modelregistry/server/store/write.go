@@ -34,7 +34,7 @@ func (s *Store) Write(ctx context.Context, do func(*Tx) error) error {
 		case s.writes <- struct{}{}:
 			defer func() { <-s.writes }()
 		case <-ctx.Done():
-			return &Unavailable{ctx.Err()}
+			return &Unavailable{Err: ctx.Err()}
 		}
 	}
 	tx, err := s.db.BeginTx(ctx, nil)
