@@ -28,7 +28,7 @@ func (c cluster) mlflowPageIsTrue() {
 func (c cluster) registryPageIsTrue() {
 	port := c.freePort()
 	c.follow("docs/model-registry.md", c.registryPython(), "service/small-registry 8080", "service/small-registry "+port+":8080",
-		`"http://localhost", 8080`, `"http://localhost", `+port)
+		"localhost:8080", "localhost:"+port, `"http://localhost", 8080`, `"http://localhost", `+port)
 }
 
 // follow does what a page says under "Try it", line by line, in the shell of a person who has never done it. Some words are
