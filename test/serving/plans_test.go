@@ -52,6 +52,7 @@ var apart = map[string]string{
 
 	"image-beside-a-server-that-runs": "only in a file does a service run that nobody has looked at",
 	"image-beside-after-an-upgrade":   "only in a file does a service run that nobody has looked at",
+	"registry-id-kept-where-it-is":    "only in a file does a service run that nobody has looked at",
 }
 
 // TestPlansComeTrue: what was planned from files happens in a cluster. Each case is admitted by the API server with our
