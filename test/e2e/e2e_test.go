@@ -184,6 +184,8 @@ func (c cluster) oldVersionIsConverted() {
 	if want := "modelregistry.opendatahub.io/v1beta1 db.example.com"; out != want {
 		c.Errorf("read back %q, want %q", out, want)
 	}
+	// Its database is nowhere, so that its pods would only get in the way of who counts restarts.
+	c.mustKubectl("delete", "-f", "test/e2e/testdata/converted.yaml", "--timeout=1m")
 }
 
 // modelAnswers asks the model of `make up`, which comes from a volume.
