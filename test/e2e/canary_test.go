@@ -28,7 +28,7 @@ func (c cluster) canaryGetsItsShare() {
 	trial := c.target("trial", c.openGateway())
 	c.mustKubectl("apply", "-n", trafficNamespace, "-f", "test/e2e/testdata/canary.yaml")
 	c.Cleanup(func() { c.undo("delete", "-n", trafficNamespace, "-f", "test/e2e/testdata/canary.yaml") })
-	c.mustKubectl("wait", "-n", trafficNamespace, "--for=condition=Ready", "--timeout=2m", "inferenceservice/trial")
+	c.mustKubectl("wait", "-n", trafficNamespace, "--for=condition=Ready", "--timeout=5m", "inferenceservice/trial")
 	load := c.startLoad(trial)
 	c.waitForWeights("80 20")
 	c.checkShare(trial, 0.2)
@@ -136,7 +136,7 @@ func (c cluster) openGateway() (address string) {
 	definitions := filepath.Join(strings.TrimSpace(c.must("go", "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/gateway-api")), "config/crd/standard")
 	for _, kind := range []string{"gatewayclasses", "gateways", "httproutes"} {
 		c.mustKubectl("apply", "--server-side", "-f", filepath.Join(definitions, "gateway.networking.k8s.io_"+kind+".yaml"))
-		c.mustKubectl("wait", "--for=condition=Established", "--timeout=1m", "crd/"+kind+".gateway.networking.k8s.io")
+		c.mustKubectl("wait", "--for=condition=Established", "--timeout=5m", "crd/"+kind+".gateway.networking.k8s.io")
 	}
 	c.mustKubectl("apply", "-f", c.manifest("gateway.yaml", "NAMESPACE", trafficNamespace))
 	cfg, err := clientcmd.BuildConfigFromFlags("", filepath.Join(c.dir, "kubeconfig"))

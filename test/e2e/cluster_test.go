@@ -115,7 +115,7 @@ func (c cluster) mustKubectl(args ...string) (out string) {
 // eventually asks until the answer is good.
 func (c cluster) eventually(what string, good func() error) {
 	c.Helper()
-	const limit = 2 * time.Minute
+	const limit = 5 * time.Minute
 	ctx, cancel := context.WithTimeout(c.Context(), limit)
 	defer cancel()
 	tick := time.NewTicker(300 * time.Millisecond)

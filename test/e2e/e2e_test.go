@@ -185,7 +185,14 @@ func (c cluster) oldVersionIsConverted() {
 		c.Errorf("read back %q, want %q", out, want)
 	}
 	// Its database is nowhere, so that its pods would only get in the way of who counts restarts.
-	c.mustKubectl("delete", "-f", "test/e2e/testdata/converted.yaml", "--timeout=1m")
+	c.mustKubectl("delete", "-f", "test/e2e/testdata/converted.yaml", "--timeout=5m")
+	c.eventually("the pods of the converted registry are gone", func() error {
+		left, err := c.kubectl("get", "pods", "-n", "default", "-l", "app=converted", "-o", "name")
+		if err == nil && left != "" {
+			err = fmt.Errorf("there are %s", left)
+		}
+		return err
+	})
 }
 
 // modelAnswers asks the model of `make up`, which comes from a volume.
@@ -217,7 +224,7 @@ func (c cluster) irisAnswers(namespace, name string) {
 // podsAnswer asks two replicas of a server from this machine, and from one of them by name.
 func (c cluster) podsAnswer() {
 	c.mustKubectl("apply", "-f", c.manifest("echo.yaml", "IMAGE", c.image("modelplane-echo")))
-	c.mustKubectl("rollout", "status", "deployment/echo", "-n", "default", "--timeout=2m")
+	c.mustKubectl("rollout", "status", "deployment/echo", "-n", "default", "--timeout=5m")
 	c.echoAnswers()
 }
 

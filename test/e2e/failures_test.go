@@ -82,7 +82,7 @@ func (c cluster) failuresAreExplained() {
 		c.Errorf("after a while: %v", err)
 	}
 	c.eachIsToldOnce()
-	c.mustKubectl("delete", "namespace", troubled, "--timeout=2m")
+	c.mustKubectl("delete", "namespace", troubled, "--timeout=5m")
 	c.mustKubectl("delete", "clusterstoragecontainer", "e2e-small-models")
 }
 

@@ -135,7 +135,7 @@ func (m *mlflow) isKilled() {
 		}
 		return err
 	})
-	m.mustKubectl("rollout", "status", "deployment/mlflow", "-n", managerNamespace, "--timeout=3m")
+	m.mustKubectl("rollout", "status", "deployment/mlflow", "-n", managerNamespace, "--timeout=5m")
 	m.isAvailable()
 }
 
@@ -179,7 +179,7 @@ func (m *mlflow) left(name string) (found []string) {
 // goes leaves nothing but what belongs to people.
 func (m *mlflow) goes() {
 	m.Helper()
-	m.mustKubectl("delete", "mlflow", "mlflow", "--timeout="+time.Minute.String())
+	m.mustKubectl("delete", "mlflow", "mlflow", "--timeout=5m")
 	m.eventually("everything gone", func() error {
 		left, err := m.kubectl("get", "deployments,pods,services,cronjobs,networkpolicies,serviceaccounts", "-n", managerNamespace, "-l", "app in (mlflow,mlflow-gc,mlflow-trace-archival)", "-o", "name")
 		if err == nil && left != "" {

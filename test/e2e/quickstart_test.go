@@ -67,10 +67,11 @@ func (c cluster) digitsAnswer(url string) error {
 		if output.Name != "digit" {
 			continue
 		}
-		if err := json.Unmarshal(output.Data, &digits); err != nil || !slices.Equal(digits, c.classes("digits")) {
-			return fmt.Errorf("the model says %s: %w", output.Data, err)
+		err := json.Unmarshal(output.Data, &digits)
+		if err == nil && !slices.Equal(digits, c.classes("digits")) {
+			err = fmt.Errorf("the model says %s", output.Data)
 		}
-		return nil
+		return err
 	}
 	return fmt.Errorf("there is no digit in %s", out)
 }
@@ -79,5 +80,5 @@ func (c cluster) digitsAnswer(url string) error {
 func (c cluster) claimGetsVolume(namespace string) {
 	c.Helper()
 	c.mustKubectl("apply", "-n", namespace, "-f", "test/e2e/testdata/claim.yaml")
-	c.mustKubectl("wait", "-n", namespace, "--for=jsonpath={.status.phase}=Bound", "--timeout=1m", "pvc/claim")
+	c.mustKubectl("wait", "-n", namespace, "--for=jsonpath={.status.phase}=Bound", "--timeout=5m", "pvc/claim")
 }

@@ -56,7 +56,7 @@ func (c cluster) registryKeepsModels() {
 	c.wrongPasswordIsTold()
 
 	claim := c.mustKubectl("get", "pvc", "models-postgres-storage", "-n", registryNamespace, "-o", "jsonpath={.metadata.uid}")
-	c.mustKubectl("delete", "modelregistry", "models", "-n", registryNamespace, "--timeout=2m")
+	c.mustKubectl("delete", "modelregistry", "models", "-n", registryNamespace, "--timeout=5m")
 	c.eventually("the end of its pods", func() error {
 		left, err := c.kubectl("get", "pods", "-n", registryNamespace, "-l", "app=models", "-o", "name")
 		if err == nil && left != "" {
@@ -70,7 +70,7 @@ func (c cluster) registryKeepsModels() {
 	c.mustKubectl("apply", "-f", c.manifest("registry.yaml", "${POSTGRES}", c.image("modelplane-postgres")))
 	c.registryIsAvailable()
 	client("read")
-	c.mustKubectl("delete", "inferenceservice", "iris", "-n", registryNamespace, "--timeout=2m")
+	c.mustKubectl("delete", "inferenceservice", "iris", "-n", registryNamespace, "--timeout=5m")
 	c.eventually("the service to be undeployed in the registry", func() error {
 		if out, err := c.get(c.registered("inference_services")); err != nil || !strings.Contains(out, `"desiredState":"UNDEPLOYED"`) {
 			return fmt.Errorf("it says %s (%w)", out, errors.Join(err))
@@ -94,7 +94,7 @@ func (c cluster) registryPython() string {
 
 func (c cluster) registryIsAvailable() {
 	c.Helper()
-	out, err := c.kubectl("wait", "--for=condition=Available", "--timeout=3m", "-n", registryNamespace, "modelregistry/models")
+	out, err := c.kubectl("wait", "--for=condition=Available", "--timeout=5m", "-n", registryNamespace, "modelregistry/models")
 	if err != nil {
 		says, _ := c.kubectl("get", "modelregistry", "models", "-n", registryNamespace, "-o", "jsonpath={.status.conditions}")
 		pods, _ := c.kubectl("get", "pods", "-n", registryNamespace)
@@ -127,7 +127,7 @@ func (c cluster) wrongPasswordIsTold() {
 	c.mustKubectl("apply", "-f", c.manifest("registry-second.yaml"))
 	available := func(what string) {
 		c.Helper()
-		c.mustKubectl("wait", "--for="+what, "--timeout=2m", "-n", registryNamespace, "modelregistry/second")
+		c.mustKubectl("wait", "--for="+what, "--timeout=5m", "-n", registryNamespace, "modelregistry/second")
 	}
 	available("condition=Available")
 	secret := func(name string) string {
@@ -154,7 +154,7 @@ func (c cluster) wrongPasswordIsTold() {
 		}
 		return err
 	})
-	c.mustKubectl("delete", "modelregistry", "second", "-n", registryNamespace, "--timeout=1m")
+	c.mustKubectl("delete", "modelregistry", "second", "-n", registryNamespace, "--timeout=5m")
 }
 
 func (c cluster) registered(what string) string {

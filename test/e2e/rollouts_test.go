@@ -98,8 +98,8 @@ func (c cluster) brokenRolloutsAreTold() {
 	for _, r := range brokenRollouts {
 		c.upToDateIn(rollouts, r.name)
 	}
-	c.mustKubectl("delete", "namespace", rollouts, "--timeout=2m")
-	c.mustKubectl("delete", "persistentvolume", "models-"+rollouts, "--timeout=1m")
+	c.mustKubectl("delete", "namespace", rollouts, "--timeout=5m")
+	c.mustKubectl("delete", "persistentvolume", "models-"+rollouts, "--timeout=5m")
 }
 
 // brokenRolloutsTold compares the status of each with the table in docs/inferenceservice.md.

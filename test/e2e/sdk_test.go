@@ -29,6 +29,6 @@ func (c cluster) sdkWaitsForAGeneration() {
 	if !strings.HasSuffix(strings.TrimSpace(out), "done") {
 		c.Errorf("it did not come to its end:\n%s", out)
 	}
-	c.mustKubectl("delete", "namespace", namespace, "--timeout=2m")
-	c.mustKubectl("delete", "persistentvolume", "models-"+namespace, "--timeout=1m")
+	c.mustKubectl("delete", "namespace", namespace, "--timeout=5m")
+	c.mustKubectl("delete", "persistentvolume", "models-"+namespace, "--timeout=5m")
 }

@@ -125,7 +125,7 @@ func (c cluster) modelsComeFromStorages() {
 // becomesReady waits for an InferenceService, and shows what it says when it does not become ready.
 func (c cluster) becomesReady(namespace, name string) {
 	c.Helper()
-	out, err := c.kubectl("wait", "--for=condition=Ready", "--timeout=3m", "-n", namespace, "inferenceservice/"+name)
+	out, err := c.kubectl("wait", "--for=condition=Ready", "--timeout=5m", "-n", namespace, "inferenceservice/"+name)
 	if err != nil {
 		says, _ := c.kubectl("get", "inferenceservice", name, "-n", namespace, "-o", "jsonpath={.status.conditions}")
 		c.Fatalf("%s: %v\n%s\n%s", name, err, out, says)

@@ -112,8 +112,8 @@ func (c cluster) undo(args ...string) {
 
 // endTraffic removes what these tests have made, and waits for it.
 func (c cluster) endTraffic() {
-	c.undo("delete", "namespace", trafficNamespace, "--timeout=2m")
-	c.undo("delete", "persistentvolume", "models-"+trafficNamespace, "--timeout=1m")
+	c.undo("delete", "namespace", trafficNamespace, "--timeout=5m")
+	c.undo("delete", "persistentvolume", "models-"+trafficNamespace, "--timeout=5m")
 }
 
 func (c cluster) clusterIP(service string) string {
@@ -258,7 +258,7 @@ func (c cluster) nothingIsLost() {
 		return nil
 	})
 	c.killManager()
-	c.mustKubectl("rollout", "status", "deployment/steady-predictor", "-n", trafficNamespace, "--timeout=2m")
+	c.mustKubectl("rollout", "status", "deployment/steady-predictor", "-n", trafficNamespace, "--timeout=5m")
 	c.waitForPods("steady-predictor", 1)
 	load.next("contrary", 20)
 	load.nothingLost("scaling out and in, a new model, a node agent that restarts, and three managers killed")
@@ -306,7 +306,7 @@ func (c cluster) stopsAndResumes() {
 		c.Errorf("Ready does not say how to go on: %s", told)
 	}
 	c.mustKubectl("annotate", "inferenceservice", "both", "-n", trafficNamespace, "serving.kserve.io/stop-")
-	c.mustKubectl("wait", "-n", trafficNamespace, "--for=condition=Ready", "--timeout=2m", "inferenceservice/both")
+	c.mustKubectl("wait", "-n", trafficNamespace, "--for=condition=Ready", "--timeout=5m", "inferenceservice/both")
 	c.grpcAnswers()
 	if told := c.condition("both", "Stopped"); !strings.HasPrefix(told, "False") {
 		c.Errorf("Stopped: %s", told)

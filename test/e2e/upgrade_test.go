@@ -28,7 +28,7 @@ func (c cluster) upgradeTouchesNoModel() {
 		c.Errorf("the manager is still %s", now)
 	}
 	c.Logf("the manager was %s and is %s", manager, c.managerImage())
-	c.mustKubectl("rollout", "status", "deployment/modelplane", "-n", managerNamespace, "--timeout=2m")
+	c.mustKubectl("rollout", "status", "deployment/modelplane", "-n", managerNamespace, "--timeout=5m")
 	c.newManagerLooks()
 	load.next("iris", 20)
 	if now := c.modelsAsTheyAre(); now != models {
@@ -100,7 +100,7 @@ func (c cluster) installsElsewhere() {
 		programs[name] = c.pid(name)
 	}
 	pod := c.podImage()
-	c.mustKubectl("delete", "namespace", managerNamespace, "--timeout=2m")
+	c.mustKubectl("delete", "namespace", managerNamespace, "--timeout=5m")
 	out := c.must("env", "KUBECONFIG="+filepath.Join(c.dir, "kubeconfig"), c.installer, "--local", c.local, "--dir", place,
 		"--image", image, "--pod-image", pod)
 	if !strings.Contains(out, "none is started here") {
