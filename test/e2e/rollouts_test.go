@@ -35,10 +35,11 @@ func container(component, rest string) string {
 }
 
 func transformerArgs(args string) string {
-	return fmt.Sprintf(`{"spec":{"transformer":{"containers":[{"name":"kserve-container","image":"${TRANSFORMER}","args":%s}]}}}`, args)
+	return fmt.Sprintf(`{"spec":{"transformer":{"containers":[{"name":"kserve-container","image":"${TRANSFORMER}","args":%s%s}]}}}`, args, little)
 }
 
 const (
+	little      = `,"resources":{"requests":{"cpu":"10m"}}`
 	smallLimits = `,"resources":{"requests":{"cpu":"10m","memory":"32Mi"},"limits":{"cpu":"1","memory":"32Mi"}}`
 	hugeRequest = `,"resources":{"requests":{"cpu":"1000","memory":"32Mi"},"limits":{"cpu":"2000","memory":"64Mi"}}`
 	fromSecret  = `,"env":[{"name":"TOKEN","valueFrom":{"secretKeyRef":{"name":"later","key":"token"}}}]`
@@ -50,13 +51,13 @@ var brokenRollouts = []brokenRollout{
 		words: []string{"model.onnx", "no valid ONNX"}, mend: backToIris},
 	{name: "missing-claim", patch: `{"spec":{"predictor":{"model":{"storageUri":"pvc://absent/iris"}}}}`,
 		words: []string{"absent", "claim"}, mend: backToIris},
-	{name: "crashing", patch: container("predictor", `,"args":["fail","the","weights","do","not","fit"]`),
-		words: []string{"exit code 1", "the weights do not fit"}, mend: container("predictor", "")},
+	{name: "crashing", patch: container("predictor", little+`,"args":["fail","the","weights","do","not","fit"]`),
+		words: []string{"exit code 1", "the weights do not fit"}, mend: container("predictor", little)},
 	{name: "greedy", patch: container("predictor", smallLimits+`,"args":["grow"]`),
 		words: []string{"more memory than its limit of 32Mi", "Raise its memory limit"}, mend: container("predictor", smallLimits)},
 	{name: "no-room", patch: container("predictor", hugeRequest),
 		words: []string{"Insufficient cpu (it asks for 1k)"}, mend: container("predictor", smallLimits), waits: true},
-	{name: "missing-secret", patch: container("predictor", fromSecret), words: []string{"later", "ecret"},
+	{name: "missing-secret", patch: container("predictor", little+fromSecret), words: []string{"later", "ecret"},
 		undo: func(c cluster) {
 			c.mustKubectl("create", "secret", "generic", "later", "-n", rollouts, "--from-literal=token=e2e")
 		}},
