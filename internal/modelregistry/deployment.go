@@ -12,6 +12,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/modelplane/modelplane/internal/engine"
+	"github.com/modelplane/modelplane/internal/modelregistry/platform"
 )
 
 const (
@@ -21,8 +22,6 @@ const (
 	loopback      = "127.0.0.1"
 	// annotationInputs, on pods, changes with the passwords and certificates that they read when they start.
 	annotationInputs = "modelplane.dev/inputs"
-	// someGroup owns what is mounted into pods, where the platform does not choose a group itself.
-	someGroup = 65532
 )
 
 // Paths at which the server says how it is.
@@ -53,7 +52,7 @@ func (p *planner) deployment() *appsv1.Deployment {
 	if p.database.kind == sqlite {
 		d.Spec.Strategy = appsv1.DeploymentStrategy{Type: appsv1.RecreateDeploymentStrategyType}
 	}
-	p.held.keep(d)
+	p.held.Keep(d)
 	return d
 }
 
@@ -61,7 +60,7 @@ func (p *planner) template() corev1.PodTemplateSpec {
 	volumes, mounts := p.databaseFiles()
 	pod := corev1.PodSpec{
 		ServiceAccountName: p.name(),
-		SecurityContext:    p.podSecurity(someGroup),
+		SecurityContext:    platform.PodSecurity(p.seen.OpenShift, platform.SomeGroup),
 		Containers:         []corev1.Container{p.restContainer(mounts)},
 		Volumes:            volumes,
 	}
@@ -82,24 +81,6 @@ func (p *planner) template() corev1.PodTemplateSpec {
 	return corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: p.selector(), Annotations: annotations}, Spec: pod}
 }
 
-// podSecurity is that of a pod that needs no privileges. OpenShift chooses the group of mounted files itself, and refuses
-// any other.
-func (p *planner) podSecurity(fsGroup int64) *corev1.PodSecurityContext {
-	out := &corev1.PodSecurityContext{
-		RunAsNonRoot: ptr.To(true), SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
-	}
-	if !p.seen.OpenShift {
-		out.FSGroup = ptr.To(fsGroup)
-	}
-	return out
-}
-
-func unprivileged() *corev1.SecurityContext {
-	return &corev1.SecurityContext{
-		AllowPrivilegeEscalation: ptr.To(false), Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
-	}
-}
-
 func (p *planner) restPort() int32 { return positive(p.spec.Rest.Port, defaultRestPort) }
 
 // authorizes tells whether the server itself asks Kubernetes who may enter.
@@ -114,8 +95,8 @@ func (p *planner) restContainer(mounts []corev1.VolumeMount) corev1.Container {
 		Env:             p.env(),
 		Ports:           []corev1.ContainerPort{{Name: restPortName, ContainerPort: p.restPort(), Protocol: corev1.ProtocolTCP}},
 		VolumeMounts:    mounts,
-		SecurityContext: unprivileged(),
-		Resources:       *defaultResources(),
+		SecurityContext: platform.Unprivileged(),
+		Resources:       *platform.ServerResources(),
 	}
 	if p.spec.Rest.Resources != nil {
 		c.Resources = *p.spec.Rest.Resources.DeepCopy()

@@ -7,23 +7,20 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
-	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/modelplane/modelplane/api/modelregistry/v1beta1"
 	"github.com/modelplane/modelplane/internal/engine"
+	"github.com/modelplane/modelplane/internal/modelregistry/platform"
 )
 
 // Annotations that dashboards and other tools read.
 const (
 	annotationDisplayName = "openshift.io/display-name"
 	annotationDescription = "openshift.io/description"
-	annotationAddress     = "routing.opendatahub.io/external-address-rest"
-	annotationServingCert = "service.beta.openshift.io/serving-cert-secret-name"
 )
 
 const servicePortHTTPS = "https-api"
@@ -47,15 +44,15 @@ func (p *planner) service() *corev1.Service {
 		}
 	}
 	if p.proxy != nil && p.proxy.TLSCertificateSecret == nil && p.seen.OpenShift {
-		meta.Annotations[annotationServingCert] = p.name() + proxySuffix
+		meta.Annotations[platform.AnnotationServingCert] = p.name() + proxySuffix
 	}
 	if address := p.externalAddress(); address != "" {
-		meta.Annotations[annotationAddress] = address
+		meta.Annotations[platform.AnnotationAddress] = address
 	}
 	return &corev1.Service{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Service"}, ObjectMeta: meta,
 		Spec: corev1.ServiceSpec{
-			Type: corev1.ServiceTypeClusterIP, Selector: p.held.selector(p.selector()), Ports: []corev1.ServicePort{p.servicePort()},
+			Type: corev1.ServiceTypeClusterIP, Selector: p.held.Selector(p.selector()), Ports: []corev1.ServicePort{p.servicePort()},
 		},
 	}
 }
@@ -110,70 +107,30 @@ func (p *planner) exposure() []engine.Child {
 func (p *planner) routes() []engine.Child {
 	var out []engine.Child
 	if p.spec.Rest.ServiceRoute == v1beta1.Enabled && p.proxy == nil {
-		out = append(out, at(stageAround, p.openShiftRoute(p.name()+httpSuffix, map[string]any{
+		out = append(out, at(stageAround, platform.ForeignObject(platform.Route, p.meta(p.name()+httpSuffix), map[string]any{
 			"to": map[string]any{"kind": "Service", "name": p.name()}, "port": map[string]any{"targetPort": restPortName},
 		}))...)
 	}
 	if p.routed() {
-		spec := map[string]any{
-			"to": map[string]any{"kind": "Service", "name": p.name()}, "port": map[string]any{"targetPort": servicePortHTTPS},
-			"tls": map[string]any{"termination": "reencrypt"}, "wildcardPolicy": "None",
-		}
-		if host := p.routeHost(); host != "" {
-			spec["host"] = host
-		}
-		out = append(out, at(stageAround, p.openShiftRoute(p.name()+httpsSuffix, spec))...)
+		out = append(out, at(stageAround, platform.EncryptedRoute(p.meta(p.name()+httpsSuffix), p.routeHost(), p.name(), servicePortHTTPS))...)
 	}
 	return out
 }
 
-func (p *planner) openShiftRoute(name string, spec map[string]any) *unstructured.Unstructured {
-	return p.foreignObject(route, p.registry.Namespace, name, spec)
-}
-
-func (p *planner) foreignObject(gvk schema.GroupVersionKind, namespace, name string, spec map[string]any) *unstructured.Unstructured {
-	u := foreign(gvk)
-	u.SetNamespace(namespace)
-	u.SetName(name)
-	u.SetLabels(p.labels(name))
-	u.Object["spec"] = spec
-	return u
-}
-
 // ingresses lead to the registry where there are no Routes: they need a domain.
 func (p *planner) ingresses() []engine.Child {
+	class := p.seen.Settings.IngressClass
 	switch host := p.routeHost(); {
 	case host != "":
-		ingress := p.ingress(p.name()+httpsSuffix, host, servicePortHTTPS)
-		ingress.Annotations = map[string]string{"nginx.ingress.kubernetes.io/backend-protocol": "HTTPS"}
-		ingress.Spec.TLS = []networkingv1.IngressTLS{{Hosts: []string{host}}}
-		return at(stageAround, ingress)
+		return at(stageAround, platform.EncryptedIngress(p.meta(p.name()+httpsSuffix), host, p.name(), servicePortHTTPS, class))
 	case p.proxy == nil && p.spec.Rest.ServiceRoute == v1beta1.Enabled && p.domain() != "":
-		return at(stageAround, p.ingress(p.name()+httpSuffix, p.plainHost(), restPortName))
+		return at(stageAround, platform.Ingress(p.meta(p.name()+httpSuffix), p.plainHost(), p.name(), restPortName, class))
 	}
 	return nil
 }
 
 // plainHost is the name at which a registry without a proxy is reached from outside.
 func (p *planner) plainHost() string { return p.name() + "-http." + p.domain() }
-
-func (p *planner) ingress(name, host, port string) *networkingv1.Ingress {
-	out := &networkingv1.Ingress{
-		TypeMeta: metav1.TypeMeta{APIVersion: networkingv1.SchemeGroupVersion.String(), Kind: "Ingress"}, ObjectMeta: p.meta(name),
-		Spec: networkingv1.IngressSpec{Rules: []networkingv1.IngressRule{{
-			Host: host,
-			IngressRuleValue: networkingv1.IngressRuleValue{HTTP: &networkingv1.HTTPIngressRuleValue{Paths: []networkingv1.HTTPIngressPath{{
-				Path: "/", PathType: ptr.To(networkingv1.PathTypePrefix),
-				Backend: networkingv1.IngressBackend{Service: &networkingv1.IngressServiceBackend{
-					Name: p.name(), Port: networkingv1.ServiceBackendPort{Name: port}}},
-			}}}},
-		}}},
-	}
-	if class := p.seen.Settings.IngressClass; class != "" {
-		out.Spec.IngressClassName = &class
-	}
-	return out
-}
 
 func httpRouteName(registry string) string { return "model-registry-" + registry }
 
@@ -183,28 +140,15 @@ func (p *planner) gateway() []engine.Child {
 	if !p.seen.HasGateways {
 		return nil
 	}
-	at := p.seen.Settings
-	to := p.foreignObject(httpRoute, at.RouteNamespace, httpRouteName(p.name()), map[string]any{
-		"parentRefs": []any{map[string]any{"group": httpRoute.Group, "kind": "Gateway", "name": at.GatewayName, "namespace": at.GatewayNamespace}},
-		"rules": []any{map[string]any{
-			"matches": []any{map[string]any{"path": map[string]any{"type": "PathPrefix", "value": "/model-registry/" + p.name() + "/"}}},
-			"filters": []any{map[string]any{"type": "URLRewrite", "urlRewrite": map[string]any{
-				"path": map[string]any{"type": "ReplacePrefixMatch", "replacePrefixMatch": "/"}}}},
-			"backendRefs": []any{map[string]any{
-				"group": "", "kind": "Service", "name": p.name(), "namespace": p.registry.Namespace, "port": int64(p.servicePort().Port), "weight": int64(1)}},
-		}},
-	})
+	at, name := p.seen.Settings, httpRouteName(p.name())
+	to := platform.BehindGateway(metav1.ObjectMeta{Namespace: at.RouteNamespace, Name: name, Labels: p.labels(name)},
+		client.ObjectKey{Namespace: at.GatewayNamespace, Name: at.GatewayName}, "/model-registry/"+p.name()+"/",
+		client.ObjectKeyFromObject(p.registry), p.servicePort().Port)
 	out := p.unlessTaken(engine.Child{Object: to, Stage: stageAround}, p.seen.Names.HTTPRoute)
 	if there := p.seen.Names.Grant; at.RouteNamespace == p.registry.Namespace || there != nil && there.Labels[engine.LabelOwner] == "" {
 		return out
 	}
-	grant := foreign(referenceGrant)
-	grant.SetNamespace(p.registry.Namespace)
-	grant.SetName(grantName)
-	grant.SetLabels(map[string]string{labelComponent: component, labelCreatedBy: createdBy})
-	grant.Object["spec"] = map[string]any{
-		"from": []any{map[string]any{"group": httpRoute.Group, "kind": "HTTPRoute", "namespace": at.RouteNamespace}},
-		"to":   []any{map[string]any{"group": "", "kind": "Service"}},
-	}
+	grant := platform.Grant(metav1.ObjectMeta{Namespace: p.registry.Namespace, Name: grantName,
+		Labels: map[string]string{labelComponent: component, labelCreatedBy: createdBy}}, at.RouteNamespace, "")
 	return append(out, engine.Child{Object: grant, Stage: stageAround, Shared: true})
 }

@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/modelplane/modelplane/api/modelregistry/v1beta1"
+	"github.com/modelplane/modelplane/internal/modelregistry/platform"
 )
 
 // Inputs are what the server reads when it starts.
@@ -142,7 +143,7 @@ func (o *observer) readSource(ctx context.Context, s source) (uid string, data m
 	if s.kind == "ConfigMap" {
 		obj = &corev1.ConfigMap{}
 	}
-	found, err := exists(o.GetUncached(ctx, o.key(s.name), obj))
+	found, err := platform.Exists(o.GetUncached(ctx, o.key(s.name), obj))
 	if err != nil || !found {
 		return "", nil, err
 	}
@@ -186,7 +187,7 @@ func (o *observer) readCredentials(ctx context.Context) error {
 	}
 	o.seen.Credentials = Credentials{Wanted: true, User: generatedUser}
 	secret := &corev1.Secret{}
-	found, err := exists(o.GetUncached(ctx, o.key(o.registry.Name+credentialsSuffix), secret))
+	found, err := platform.Exists(o.GetUncached(ctx, o.key(o.registry.Name+credentialsSuffix), secret))
 	if err != nil {
 		return err
 	}

@@ -14,16 +14,13 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/selection"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/modelplane/modelplane/api/modelregistry/v1beta1"
 	"github.com/modelplane/modelplane/internal/certs"
 	"github.com/modelplane/modelplane/internal/engine"
 	"github.com/modelplane/modelplane/internal/kube"
+	"github.com/modelplane/modelplane/internal/modelregistry/platform"
 )
 
 // Annotations with which a user asks for what the spec has no field for.
@@ -41,17 +38,11 @@ const (
 	// AnnotationReplicas is the number of pods of the server; one if absent.
 	AnnotationReplicas = "modelplane.dev/replicas"
 	// AnnotationKeepPods with the value "false" makes pods anew that another operator left.
-	AnnotationKeepPods = "modelplane.dev/keep-pods"
+	AnnotationKeepPods = platform.AnnotationKeepPods
 )
 
-// Optional APIs.
-var (
-	route          = schema.GroupVersionKind{Group: "route.openshift.io", Version: "v1", Kind: "Route"}
-	group          = schema.GroupVersionKind{Group: "user.openshift.io", Version: "v1", Kind: "Group"}
-	clusterIngress = schema.GroupVersionKind{Group: "config.openshift.io", Version: "v1", Kind: "Ingress"}
-	httpRoute      = schema.GroupVersionKind{Group: "gateway.networking.k8s.io", Version: "v1", Kind: "HTTPRoute"}
-	referenceGrant = schema.GroupVersionKind{Group: "gateway.networking.k8s.io", Version: "v1beta1", Kind: "ReferenceGrant"}
-)
+// group is an API of OpenShift that only registries use.
+var group = schema.GroupVersionKind{Group: "user.openshift.io", Version: "v1", Kind: "Group"}
 
 // What the roles say that are made for users and servers must be permitted to whoever makes them.
 //
@@ -119,10 +110,10 @@ func (r *Domain) registries() engine.Controller {
 			{Object: &rbacv1.Role{}},
 			{Object: &rbacv1.RoleBinding{}},
 			{Object: &rbacv1.ClusterRoleBinding{}, MetadataOnly: true},
-			{Object: foreign(route), Optional: true},
-			{Object: foreign(group), Optional: true, MetadataOnly: true},
-			{Object: foreign(httpRoute), Optional: true, MetadataOnly: true},
-			{Object: foreign(referenceGrant), Optional: true, MetadataOnly: true},
+			{Object: platform.Foreign(platform.Route), Optional: true},
+			{Object: platform.Foreign(group), Optional: true, MetadataOnly: true},
+			{Object: platform.Foreign(platform.HTTPRoute), Optional: true, MetadataOnly: true},
+			{Object: platform.Foreign(platform.ReferenceGrant), Optional: true, MetadataOnly: true},
 		},
 		Inputs: []engine.Input{
 			{Object: &corev1.Secret{}, MetadataOnly: true},
@@ -130,43 +121,18 @@ func (r *Domain) registries() engine.Controller {
 			{Object: &corev1.PersistentVolumeClaim{}, Select: ofRegistries},
 			{Object: &appsv1.Deployment{}, Select: ofRegistries},
 			{Object: &corev1.Pod{}, Select: ofRegistries, Trim: kube.TrimPod},
-			{Object: &discoveryv1.EndpointSlice{}, Select: ofRegistries, Trim: trimSlice},
+			{Object: &discoveryv1.EndpointSlice{}, Select: ofRegistries, Trim: platform.TrimSlice},
 			{Object: &rbacv1.ClusterRoleBinding{}, MetadataOnly: true, Select: ofRegistries},
-			{Object: foreign(group), Optional: true, MetadataOnly: true},
-			{Object: foreign(httpRoute), Optional: true, MetadataOnly: true},
-			{Object: foreign(referenceGrant), Optional: true, MetadataOnly: true},
-			{Object: foreign(clusterIngress), Optional: true},
+			{Object: platform.Foreign(group), Optional: true, MetadataOnly: true},
+			{Object: platform.Foreign(platform.HTTPRoute), Optional: true, MetadataOnly: true},
+			{Object: platform.Foreign(platform.ReferenceGrant), Optional: true, MetadataOnly: true},
+			{Object: platform.Foreign(platform.ClusterIngress), Optional: true},
 		},
 	})
 }
 
-func foreign(gvk schema.GroupVersionKind) *unstructured.Unstructured {
-	u := &unstructured.Unstructured{}
-	u.SetGroupVersionKind(gvk)
-	return u
-}
-
 // ofRegistries selects what belongs to registries and their databases, among everything of a kind in the cluster.
-var ofRegistries = func() labels.Selector {
-	in, err := labels.NewRequirement(labelComponent, selection.In, []string{component, databaseComponent})
-	if err != nil {
-		panic(err) // constants
-	}
-	return labels.NewSelector().Add(*in)
-}()
-
-// trimSlice keeps of an EndpointSlice which of its endpoints take requests.
-func trimSlice(obj client.Object) {
-	slice, ok := obj.(*discoveryv1.EndpointSlice)
-	if !ok {
-		return
-	}
-	slice.Ports, slice.Annotations = nil, nil
-	for i := range slice.Endpoints {
-		e := &slice.Endpoints[i]
-		*e = discoveryv1.Endpoint{Addresses: e.Addresses[:min(1, len(e.Addresses))], Conditions: e.Conditions}
-	}
-}
+var ofRegistries = platform.AnyOf(labelComponent, component, databaseComponent)
 
 // Observe implements engine.Kind.
 func (s registries) Observe(ctx context.Context, r engine.Reader, m *v1beta1.ModelRegistry) (Seen, error) {

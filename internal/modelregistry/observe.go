@@ -3,22 +3,19 @@
 package modelregistry
 
 import (
-	"cmp"
 	"context"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	discoveryv1 "k8s.io/api/discovery/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/modelplane/modelplane/api/modelregistry/v1beta1"
 	"github.com/modelplane/modelplane/internal/engine"
+	"github.com/modelplane/modelplane/internal/modelregistry/platform"
 )
 
 // Seen is everything that the decision about a registry depends on.
@@ -33,14 +30,14 @@ type Seen struct {
 	ClusterDomain string
 
 	// TLS is what the proxy proves its name with.
-	TLS TLS
+	TLS platform.TLS
 	// Credentials are those of a generated database.
 	Credentials Credentials
 	// Inputs are what the server and a generated database read when they start.
 	Inputs Inputs
 
 	// What became of earlier plans, or of those of another operator.
-	Server, Database Workload
+	Server, Database platform.Workload
 	Claim            *corev1.PersistentVolumeClaim
 	Pods             []corev1.Pod
 	// Endpoints is how many pods take requests through the Service.
@@ -49,22 +46,6 @@ type Seen struct {
 	Routes map[string]*unstructured.Unstructured
 	// Names are whose the objects are that no owner reference ties to the registry.
 	Names Names
-}
-
-// Workload is a live Deployment.
-type Workload struct {
-	// Deployment is ours as far as it is not only Whole, without its template.
-	Deployment *appsv1.Deployment
-	// Whole has the template as well. It may be another operator's.
-	Whole *appsv1.Deployment
-}
-
-// live is the Deployment, whoever made it; nil if there is none.
-func (w Workload) live() *appsv1.Deployment {
-	if w.Deployment != nil {
-		return w.Deployment
-	}
-	return w.Whole
 }
 
 // Names tell of objects that have a name which the plan wants.
@@ -85,9 +66,9 @@ type observer struct {
 
 func (o *observer) observe(ctx context.Context) (Seen, error) {
 	o.seen = Seen{Settings: o.settings, Now: o.now(), Routes: map[string]*unstructured.Unstructured{}}
-	o.seen.OpenShift = !o.settings.NotOpenShift && o.HasAPI(route.GroupKind())
+	o.seen.OpenShift = !o.settings.NotOpenShift && o.HasAPI(platform.Route.GroupKind())
 	o.seen.HasGroups = o.seen.OpenShift && o.HasAPI(group.GroupKind())
-	o.seen.HasGateways = o.settings.GatewayDomain != "" && o.HasAPI(httpRoute.GroupKind())
+	o.seen.HasGateways = o.settings.GatewayDomain != "" && o.HasAPI(platform.HTTPRoute.GroupKind())
 	for _, read := range []func(context.Context) error{
 		o.readDomain, o.readWorkloads, o.readClaim, o.readCredentials, o.readTLS, o.readInputs, o.readPods, o.readRoutes, o.readNames,
 	} {
@@ -102,78 +83,52 @@ func (o *observer) key(name string) client.ObjectKey {
 	return client.ObjectKey{Namespace: o.registry.Namespace, Name: name}
 }
 
-// exists takes NotFound for an answer.
-func exists(err error) (bool, error) { return err == nil, client.IgnoreNotFound(err) }
-
 // readDomain asks OpenShift for the domain of its Routes, where nobody else says it.
-func (o *observer) readDomain(ctx context.Context) error {
-	if !o.seen.OpenShift || o.settings.Domain != "" || !o.HasAPI(clusterIngress.GroupKind()) {
-		return nil
-	}
-	ingress := foreign(clusterIngress)
-	found, err := exists(o.Get(ctx, client.ObjectKey{Name: "cluster"}, ingress))
-	if found {
-		apps, _, _ := unstructured.NestedString(ingress.Object, "spec", "appsDomain")
-		domain, _, _ := unstructured.NestedString(ingress.Object, "spec", "domain")
-		o.seen.ClusterDomain = cmp.Or(apps, domain)
+func (o *observer) readDomain(ctx context.Context) (err error) {
+	if o.seen.OpenShift && o.settings.Domain == "" {
+		o.seen.ClusterDomain, err = platform.ClusterDomain(ctx, o)
 	}
 	return err
 }
 
 func (o *observer) readWorkloads(ctx context.Context) (err error) {
-	if o.seen.Server, err = o.workload(ctx, o.registry.Name); err != nil {
+	if o.seen.Server, err = platform.ReadWorkload(ctx, o, o.key(o.registry.Name)); err != nil {
 		return err
 	}
-	o.seen.Database, err = o.workload(ctx, o.registry.Name+postgresSuffix)
+	o.seen.Database, err = platform.ReadWorkload(ctx, o, o.key(o.registry.Name+postgresSuffix))
 	return err
-}
-
-// workload reads a Deployment as a child, which is what our own writes are compared with, and as an input, which has the
-// pods' template.
-func (o *observer) workload(ctx context.Context, name string) (Workload, error) {
-	child, whole, out := &appsv1.Deployment{}, &appsv1.Deployment{}, Workload{}
-	child.Namespace, child.Name = o.registry.Namespace, name
-	ours, err := exists(o.Child(ctx, child))
-	if err != nil {
-		return out, err
-	}
-	found, err := exists(o.Get(ctx, o.key(name), whole))
-	if ours {
-		out.Deployment = child
-	}
-	if found && (!ours || child.UID == whole.UID) {
-		out.Whole = whole
-	}
-	return out, err
 }
 
 // readClaim reads the claim of the database that the registry has for itself.
 func (o *observer) readClaim(ctx context.Context) error {
 	claim := &corev1.PersistentVolumeClaim{}
-	found, err := exists(o.Get(ctx, o.key(claimName(o.registry)), claim))
+	found, err := platform.Exists(o.Get(ctx, o.key(claimName(o.registry)), claim))
 	if found {
 		o.seen.Claim = claim
 	}
 	return err
 }
 
-func (o *observer) readPods(ctx context.Context) error {
-	pods, slices := &corev1.PodList{}, &discoveryv1.EndpointSliceList{}
-	name := o.registry.Name
+func (o *observer) readPods(ctx context.Context) (err error) {
+	pods, name := &corev1.PodList{}, o.registry.Name
 	mine := engine.MatchingFunc(func(obj client.Object) bool { return obj.GetLabels()[labelApp] == name })
 	if err := o.List(ctx, pods, client.InNamespace(o.registry.Namespace), client.MatchingLabels{labelApp: name}, mine); err != nil {
 		return err
 	}
 	o.seen.Pods = pods.Items
-	service := engine.MatchingFunc(func(obj client.Object) bool { return obj.GetLabels()[discoveryv1.LabelServiceName] == name })
-	err := o.List(ctx, slices, client.InNamespace(o.registry.Namespace), client.MatchingLabels{discoveryv1.LabelServiceName: name}, service)
-	for _, slice := range slices.Items {
-		for _, e := range slice.Endpoints {
-			if ptr.Deref(e.Conditions.Ready, true) {
-				o.seen.Endpoints++
-			}
-		}
+	o.seen.Endpoints, err = platform.Endpoints(ctx, o, o.key(name))
+	return err
+}
+
+// readTLS looks at the Secret of the proxy, where the user does not name another.
+func (o *observer) readTLS(ctx context.Context) (err error) {
+	proxy := proxyOf(&o.registry.Spec, o.seen.OpenShift)
+	if proxy == nil || proxy.TLSCertificateSecret != nil {
+		return nil
 	}
+	o.seen.TLS, err = platform.ReadTLS(ctx, o, o.pairs, o.seen.Now, platform.Server{
+		Owner: o.registry.UID, Service: o.key(o.registry.Name), Secret: o.registry.Name + proxySuffix, OpenShift: o.seen.OpenShift,
+	})
 	return err
 }
 
@@ -183,10 +138,10 @@ func (o *observer) readRoutes(ctx context.Context) error {
 		return nil
 	}
 	for _, name := range []string{o.registry.Name + httpsSuffix, o.registry.Name + httpSuffix} {
-		u := foreign(route)
+		u := platform.Foreign(platform.Route)
 		u.SetNamespace(o.registry.Namespace)
 		u.SetName(name)
-		found, err := exists(o.Child(ctx, u))
+		found, err := platform.Exists(o.Child(ctx, u))
 		if err != nil {
 			return err
 		}
@@ -212,17 +167,17 @@ func (o *observer) readNames(ctx context.Context) (err error) {
 	if !o.seen.HasGateways {
 		return nil
 	}
-	if o.seen.Names.HTTPRoute, err = o.head(ctx, httpRoute, o.settings.RouteNamespace, httpRouteName(name)); err != nil {
+	if o.seen.Names.HTTPRoute, err = o.head(ctx, platform.HTTPRoute, o.settings.RouteNamespace, httpRouteName(name)); err != nil {
 		return err
 	}
-	o.seen.Names.Grant, err = o.head(ctx, referenceGrant, o.registry.Namespace, grantName)
+	o.seen.Names.Grant, err = o.head(ctx, platform.ReferenceGrant, o.registry.Namespace, grantName)
 	return err
 }
 
 func (o *observer) head(ctx context.Context, gvk schema.GroupVersionKind, namespace, name string) (*metav1.PartialObjectMetadata, error) {
 	out := &metav1.PartialObjectMetadata{}
 	out.SetGroupVersionKind(gvk)
-	found, err := exists(o.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, out))
+	found, err := platform.Exists(o.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, out))
 	if !found {
 		return nil, err
 	}

@@ -4,8 +4,8 @@ package modelregistry
 
 import (
 	"cmp"
-	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -13,6 +13,7 @@ import (
 
 	"github.com/modelplane/modelplane/api/modelregistry/v1beta1"
 	"github.com/modelplane/modelplane/internal/engine"
+	"github.com/modelplane/modelplane/internal/modelregistry/platform"
 )
 
 // Names of what belongs to a registry, which tools know: they follow its own name.
@@ -35,7 +36,6 @@ const (
 	labelComponent = "component"
 	labelName      = "app.kubernetes.io/name"
 	labelCreatedBy = "app.kubernetes.io/created-by"
-	labelNamespace = "modelregistry.opendatahub.io/namespace"
 
 	component         = "model-registry"
 	databaseComponent = "model-registry-postgres"
@@ -59,7 +59,7 @@ type planner struct {
 	// proxy before the server, nil if there is none.
 	proxy *v1beta1.KubeRBACProxy
 	// held are what is kept of pods that another operator left.
-	held, heldDatabase held
+	held, heldDatabase platform.Held
 }
 
 func newPlanner(m *v1beta1.ModelRegistry, seen *Seen) *planner {
@@ -71,17 +71,25 @@ func newPlanner(m *v1beta1.ModelRegistry, seen *Seen) *planner {
 	return p
 }
 
+// hold keeps pods that another operator made for this registry, as long as the spec, as it is carried out, is that one: a default
+// which is written down is no change.
+func (p *planner) hold(w platform.Workload) platform.Held {
+	spec := p.registry.Spec.DeepCopy()
+	setDefaults(spec)
+	return platform.Hold(p.registry, platform.Digest(spec), w, func(d *appsv1.Deployment) bool { return metav1.IsControlledBy(d, p.registry) })
+}
+
 func (p *planner) name() string { return p.registry.Name }
 
 func (p *planner) plan() engine.Plan {
 	if problem := p.refusal(); problem != nil {
-		return engine.Plan{KeepChildren: true, Children: p.data(), Problem: problem, Status: p.heldStatus(problem), RequeueAfter: p.lookAgain()}
+		return engine.Plan{KeepChildren: true, Children: p.data(), Problem: problem, Status: p.heldStatus(problem), RequeueAfter: p.seen.TLS.LookAgain(p.seen.Now)}
 	}
 	var children []engine.Child
 	for _, more := range [][]engine.Child{p.data(), p.generated(), p.server(), p.protection(), p.access(), p.exposure()} {
 		children = append(children, more...)
 	}
-	return engine.Plan{Children: children, Status: p.status(), Events: p.events(), RequeueAfter: p.lookAgain()}
+	return engine.Plan{Children: children, Status: p.status(), Events: p.events(), RequeueAfter: p.seen.TLS.LookAgain(p.seen.Now)}
 }
 
 // refusal is why nothing can be made of the object, nil if something can. Admission says the same, but an object may be
@@ -113,14 +121,6 @@ func (p *planner) proxyImage() string {
 		return defaultProxy
 	}
 	return image
-}
-
-// lookAgain is when the certificate is to be renewed; zero if there is none of ours.
-func (p *planner) lookAgain() time.Duration {
-	if p.seen.TLS.RenewAt.IsZero() {
-		return 0
-	}
-	return max(p.seen.TLS.RenewAt.Sub(p.seen.Now), time.Second)
 }
 
 // labels of an object, as tools expect them.
@@ -164,23 +164,19 @@ func (p *planner) access() []engine.Child {
 	}
 	out := at(stageNeeds,
 		&corev1.ServiceAccount{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ServiceAccount"}, ObjectMeta: p.meta(p.name())},
-		&rbacv1.Role{TypeMeta: rbacMeta("Role"), ObjectMeta: meta, Rules: []rbacv1.PolicyRule{
+		&rbacv1.Role{TypeMeta: platform.RBAC("Role"), ObjectMeta: meta, Rules: []rbacv1.PolicyRule{
 			{APIGroups: []string{""}, Resources: []string{"services"}, ResourceNames: []string{p.name()}, Verbs: []string{"get"}},
 			{APIGroups: []string{""}, Resources: []string{"endpoints"}, ResourceNames: []string{p.name()}, Verbs: []string{"get"}},
 		}})
 	if p.seen.OpenShift {
 		out = append(out, p.users()...)
 		out = append(out, at(stageNeeds, &rbacv1.RoleBinding{
-			TypeMeta: rbacMeta("RoleBinding"), ObjectMeta: p.meta(p.name() + usersSuffix),
+			TypeMeta: platform.RBAC("RoleBinding"), ObjectMeta: p.meta(p.name() + usersSuffix),
 			RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: role},
 			Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "Group", Name: p.name() + usersSuffix}},
 		})...)
 	}
 	return out
-}
-
-func rbacMeta(kind string) metav1.TypeMeta {
-	return metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: kind}
 }
 
 // users is the group of those who may use the registry. Who is in it is decided by others. One of the name that nobody
@@ -189,7 +185,7 @@ func (p *planner) users() []engine.Child {
 	if !p.seen.HasGroups {
 		return nil
 	}
-	g := foreign(group)
+	g := platform.Foreign(group)
 	g.SetName(p.name() + usersSuffix)
 	g.SetLabels(p.labels(g.GetName()))
 	return p.unlessTaken(engine.Child{Object: g, Stage: stageAround}, p.seen.Names.Group)

@@ -7,13 +7,11 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	networkingv1 "k8s.io/api/networking/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 
 	"github.com/modelplane/modelplane/internal/engine"
+	"github.com/modelplane/modelplane/internal/modelregistry/platform"
 )
 
 // Keys of the Secret of a generated database.
@@ -21,9 +19,6 @@ const (
 	keyUsername = "username"
 	keyPassword = "password"
 )
-
-// postgresGroup owns the volume of a generated database, where the platform does not choose a group itself.
-const postgresGroup = 26
 
 func (p *planner) databaseName() string { return p.name() + postgresSuffix }
 
@@ -49,26 +44,10 @@ func (p *planner) generated() []engine.Child {
 	if !p.database.generated {
 		return nil
 	}
-	port := networkingv1.NetworkPolicyPort{Protocol: ptr.To(corev1.ProtocolTCP), Port: ptr.To(intstr.FromInt32(defaultPostgresPort))}
-	policy := &networkingv1.NetworkPolicy{
-		TypeMeta:   metav1.TypeMeta{APIVersion: networkingv1.SchemeGroupVersion.String(), Kind: "NetworkPolicy"},
-		ObjectMeta: p.databaseMeta(p.databaseName()),
-		Spec: networkingv1.NetworkPolicySpec{
-			PodSelector: metav1.LabelSelector{MatchLabels: p.heldDatabase.selector(p.databasePods())},
-			PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress},
-			Ingress: []networkingv1.NetworkPolicyIngressRule{{
-				Ports: []networkingv1.NetworkPolicyPort{port},
-				From:  []networkingv1.NetworkPolicyPeer{{PodSelector: &metav1.LabelSelector{MatchLabels: p.held.selector(p.selector())}}},
-			}},
-		},
-	}
-	service := &corev1.Service{
-		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Service"}, ObjectMeta: p.databaseMeta(p.databaseName()),
-		Spec: corev1.ServiceSpec{
-			Selector: p.heldDatabase.selector(map[string]string{labelApp: p.name(), labelName: p.databaseName()}),
-			Ports:    []corev1.ServicePort{{Name: "postgresql", Port: defaultPostgresPort, TargetPort: intstr.FromInt32(defaultPostgresPort), Protocol: corev1.ProtocolTCP}},
-		},
-	}
+	policy := platform.OnlyPort(p.databaseMeta(p.databaseName()), p.heldDatabase.Selector(p.databasePods()), defaultPostgresPort,
+		platform.FromPods(p.held.Selector(p.selector())))
+	service := platform.DatabaseService(p.databaseMeta(p.databaseName()),
+		p.heldDatabase.Selector(map[string]string{labelApp: p.name(), labelName: p.databaseName()}))
 	return append(at(stageNeeds, service, policy), at(stageServer, p.databaseDeployment())...)
 }
 
@@ -88,7 +67,7 @@ func (p *planner) databaseDeployment() *appsv1.Deployment {
 				ObjectMeta: metav1.ObjectMeta{Labels: p.databasePods(), Annotations: annotations},
 				Spec: corev1.PodSpec{
 					AutomountServiceAccountToken: ptr.To(false),
-					SecurityContext:              p.podSecurity(postgresGroup),
+					SecurityContext:              platform.PodSecurity(p.seen.OpenShift, platform.PostgresGroup),
 					Containers:                   []corev1.Container{p.databaseContainer()},
 					Volumes: []corev1.Volume{{Name: "postgres-storage", VolumeSource: corev1.VolumeSource{
 						PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claimName(p.registry)}}}},
@@ -96,7 +75,7 @@ func (p *planner) databaseDeployment() *appsv1.Deployment {
 			},
 		},
 	}
-	p.heldDatabase.keep(d)
+	p.heldDatabase.Keep(d)
 	return d
 }
 
@@ -121,14 +100,11 @@ func (p *planner) databaseContainer() corev1.Container {
 			{Name: "POSTGRESQL_USER", ValueFrom: credentials(keyUsername)},
 			{Name: "POSTGRESQL_PASSWORD", ValueFrom: credentials(keyPassword)},
 		},
-		Ports:          []corev1.ContainerPort{{Name: "postgresql", ContainerPort: defaultPostgresPort, Protocol: corev1.ProtocolTCP}},
-		VolumeMounts:   []corev1.VolumeMount{{Name: "postgres-storage", MountPath: "/var/lib/pgsql/data"}},
-		ReadinessProbe: check(5),
-		LivenessProbe:  check(30, "--live"),
-		Resources: corev1.ResourceRequirements{
-			Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("250m"), corev1.ResourceMemory: resource.MustParse("256Mi")},
-			Limits:   corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("500m"), corev1.ResourceMemory: resource.MustParse("512Mi")},
-		},
-		SecurityContext: unprivileged(),
+		Ports:           []corev1.ContainerPort{{Name: "postgresql", ContainerPort: defaultPostgresPort, Protocol: corev1.ProtocolTCP}},
+		VolumeMounts:    []corev1.VolumeMount{{Name: "postgres-storage", MountPath: "/var/lib/pgsql/data"}},
+		ReadinessProbe:  check(5),
+		LivenessProbe:   check(30, "--live"),
+		Resources:       *platform.DatabaseResources(),
+		SecurityContext: platform.Unprivileged(),
 	}
 }

@@ -8,17 +8,16 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/modelplane/modelplane/internal/engine"
+	"github.com/modelplane/modelplane/internal/modelregistry/platform"
 )
 
 const (
 	proxyContainer  = "kube-rbac-proxy"
-	proxyConfigFile = "config-file.yaml"
 	proxyConfigDir  = "/etc/kube-rbac-proxy"
 	certificateDir  = "/etc/tls/private-cert"
 	keyDir          = "/etc/tls/private-key"
@@ -78,7 +77,7 @@ func (p *planner) proxyContainer() corev1.Container {
 			fmt.Sprintf("--upstream=http://%s:%d/", loopback, p.restPort()),
 			fmt.Sprintf("--proxy-endpoints-port=%d", proxyHealthPort),
 			"--logtostderr=true", "--v=0",
-			"--config-file=" + path.Join(proxyConfigDir, proxyConfigFile),
+			"--config-file=" + path.Join(proxyConfigDir, platform.ProxyConfigFile),
 			"--tls-cert-file=" + cert, "--tls-private-key-file=" + key,
 			"--ignore-paths=" + pathClean + "," + pathHealthy,
 		},
@@ -88,8 +87,8 @@ func (p *planner) proxyContainer() corev1.Container {
 		},
 		LivenessProbe:   probe(30),
 		ReadinessProbe:  probe(5),
-		Resources:       *defaultResources(),
-		SecurityContext: unprivileged(),
+		Resources:       *platform.ServerResources(),
+		SecurityContext: platform.Unprivileged(),
 		VolumeMounts: append(certificateMounts(), corev1.VolumeMount{
 			Name: "kube-rbac-proxy-config", MountPath: proxyConfigDir, ReadOnly: true}),
 	}
@@ -102,43 +101,22 @@ func (p *planner) protection() []engine.Child {
 		return out
 	}
 	if p.seen.TLS.Own != nil {
-		out = append(out, at(stageNeeds, p.certificate())...)
+		out = append(out, at(stageNeeds, platform.Certificate(p.meta(p.name()+proxySuffix), p.seen.TLS.Own))...)
 	}
-	if p.proxyImage() != "" || p.held.on() {
-		out = append(out, at(stageNeeds, p.proxyConfig())...)
+	if p.proxyImage() != "" || p.held.On() {
+		out = append(out, at(stageNeeds, platform.ProxyConfig(p.meta(p.name()+configSuffix), p.name()))...)
 	}
 	return append(out, p.delegation()...)
-}
-
-// proxyConfig lets in who may get the Service of the registry.
-func (p *planner) proxyConfig() *corev1.ConfigMap {
-	config := fmt.Sprintf(`authorization:
-  resourceAttributes:
-    apiVersion: v1
-    resource: services
-    verb: get
-    namespace: %s
-    name: %s
-`, p.registry.Namespace, p.name())
-	return &corev1.ConfigMap{
-		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}, ObjectMeta: p.meta(p.name() + configSuffix),
-		Data: map[string]string{proxyConfigFile: config},
-	}
 }
 
 // delegation lets the registry ask Kubernetes who somebody is and what he may do. Its known name has no namespace in it:
 // where a registry of the same name elsewhere has it already, this one takes another.
 func (p *planner) delegation() []engine.Child {
 	name, there := p.name()+delegatorSuffix, p.seen.Names.Binding
-	if there != nil && there.Labels[labelNamespace] != "" && there.Labels[labelNamespace] != p.registry.Namespace {
+	if there != nil && platform.DelegatedFor(there) != "" && platform.DelegatedFor(there) != p.registry.Namespace {
 		name, there = p.registry.Namespace+"-"+name, nil
 	}
-	binding := &rbacv1.ClusterRoleBinding{
-		TypeMeta: rbacMeta("ClusterRoleBinding"), ObjectMeta: metav1.ObjectMeta{Name: name, Labels: p.labels(name)},
-		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "system:auth-delegator"},
-		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: p.name(), Namespace: p.registry.Namespace}},
-	}
-	binding.Labels[labelNamespace] = p.registry.Namespace
+	binding := platform.Delegation(metav1.ObjectMeta{Name: name, Labels: p.labels(name)}, client.ObjectKeyFromObject(p.registry))
 	return p.unlessTaken(engine.Child{Object: binding, Stage: stageAround, Replace: true}, there)
 }
 
@@ -149,21 +127,9 @@ func (p *planner) networkPolicy() *networkingv1.NetworkPolicy {
 	if p.proxy != nil {
 		port = *p.proxy.Port
 	}
-	rule := networkingv1.NetworkPolicyIngressRule{
-		Ports: []networkingv1.NetworkPolicyPort{{Protocol: ptr.To(corev1.ProtocolTCP), Port: ptr.To(intstr.FromInt32(port))}},
-	}
+	var from []networkingv1.NetworkPolicyPeer
 	if p.seen.OpenShift && p.routed() {
-		for _, label := range [][2]string{{"network.openshift.io/policy-group", "ingress"}, {"opendatahub.io/generated-namespace", "true"}} {
-			rule.From = append(rule.From, networkingv1.NetworkPolicyPeer{
-				NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{label[0]: label[1]}}})
-		}
+		from = platform.FromRouters()
 	}
-	return &networkingv1.NetworkPolicy{
-		TypeMeta: metav1.TypeMeta{APIVersion: networkingv1.SchemeGroupVersion.String(), Kind: "NetworkPolicy"}, ObjectMeta: p.meta(p.name() + policySuffix),
-		Spec: networkingv1.NetworkPolicySpec{
-			PodSelector: metav1.LabelSelector{MatchLabels: p.held.selector(p.selector())},
-			PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress},
-			Ingress:     []networkingv1.NetworkPolicyIngressRule{rule},
-		},
-	}
+	return platform.OnlyPort(p.meta(p.name()+policySuffix), p.held.Selector(p.selector()), port, from)
 }

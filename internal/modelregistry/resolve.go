@@ -8,8 +8,6 @@ import (
 	"net"
 	"strconv"
 
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/utils/ptr"
 
 	"github.com/modelplane/modelplane/api/modelregistry/v1beta1"
@@ -133,15 +131,6 @@ func fromOAuth(p *v1beta1.OAuthProxy) *v1beta1.KubeRBACProxy {
 
 // positive is a port, or the default for one that is absent or zero.
 func positive(port *int32, otherwise int32) int32 { return cmp.Or(ptr.Deref(port, 0), otherwise) }
-
-// defaultResources are those of servers that ask for none.
-func defaultResources() *corev1.ResourceRequirements {
-	memory := resource.MustParse("256Mi")
-	return &corev1.ResourceRequirements{
-		Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m"), corev1.ResourceMemory: memory},
-		Limits:   corev1.ResourceList{corev1.ResourceMemory: memory},
-	}
-}
 
 // replicasOf is the number of pods that a registry asks for. A file is for one pod only.
 func replicasOf(m *v1beta1.ModelRegistry) int32 {

@@ -10,12 +10,13 @@ import (
 
 	jsonpatch "github.com/evanphx/json-patch/v5"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/modelplane/modelplane/api/modelregistry/v1beta1"
 	"github.com/modelplane/modelplane/internal/engine"
 	"github.com/modelplane/modelplane/internal/kube"
 	"github.com/modelplane/modelplane/internal/kube/cause"
+	"github.com/modelplane/modelplane/internal/modelregistry/platform"
 )
 
 // Conditions of a ModelRegistry. Those after the proxy's are there only while they have something to tell.
@@ -89,7 +90,7 @@ func (p *planner) specDefaults() string {
 	effective := p.spec.DeepCopy()
 	effective.Rest.Image = p.image()
 	if effective.Rest.Resources == nil {
-		effective.Rest.Resources = defaultResources()
+		effective.Rest.Resources = platform.ServerResources()
 	}
 	if effective.KubeRBACProxy = p.proxy; p.proxy != nil {
 		effective.OAuthProxy = nil
@@ -115,7 +116,7 @@ func (p *planner) specDefaults() string {
 // judge says why the registry does not answer; nothing if it does. What answers may be older pods, as long as newer ones
 // are not ready.
 func (p *planner) judge() (reason, message string) {
-	d := p.seen.Server.live()
+	d := p.seen.Server.Live()
 	switch _, why := p.degraded(); {
 	case d == nil:
 		return reasonUnavailable, sentence("Deployment is unavailable: it is being made.", why)
@@ -135,7 +136,7 @@ func (p *planner) judge() (reason, message string) {
 
 // judgeProgress says whether the newest pods have taken over.
 func (p *planner) judgeProgress(said *kube.Conditions, message string) {
-	d := p.seen.Server.live()
+	d := p.seen.Server.Live()
 	switch {
 	case d == nil:
 		said.True(conditionProgressing, reasonCreating, "Creating deployment.")
@@ -181,9 +182,8 @@ func (p *planner) tell(said *kube.Conditions) {
 	if len(without) > 0 {
 		said.True(conditionIgnored, "NoEffect", strings.Join(without, " "))
 	}
-	if p.held.on() || p.heldDatabase.on() {
-		said.True(conditionHeld, "TakenOver", "The pods were made by another operator, and run on as they are. They are made anew with the next change of the spec; "+
-			"to have that now, set the annotation "+AnnotationKeepPods+" to \"false\".")
+	if p.held.On() || p.heldDatabase.On() {
+		said.True(conditionHeld, "TakenOver", platform.HeldMessage)
 	}
 }
 
@@ -192,30 +192,8 @@ func (p *planner) routeProblem() string {
 	if !p.seen.OpenShift || !p.routed() {
 		return ""
 	}
-	name := p.name() + httpsSuffix
-	u := p.seen.Routes[name]
-	if u == nil {
-		return fmt.Sprintf("Route %s/%s is being made.", p.registry.Namespace, name)
-	}
-	why := "no router has answered yet"
-	ingresses, _, _ := unstructured.NestedSlice(u.Object, "status", "ingress")
-	for _, ingress := range ingresses {
-		m, _ := ingress.(map[string]any)
-		conditions, _, _ := unstructured.NestedSlice(m, "conditions")
-		for _, c := range conditions {
-			condition, _ := c.(map[string]any)
-			if condition["type"] != "Admitted" {
-				continue
-			}
-			if condition["status"] == "True" {
-				return ""
-			}
-			if text, _ := condition["message"].(string); text != "" {
-				why = strings.TrimSuffix(text, ".")
-			}
-		}
-	}
-	return fmt.Sprintf("Route %s/%s is not admitted: %s. Look at it with kubectl describe route.", p.registry.Namespace, name, why)
+	key := client.ObjectKey{Namespace: p.registry.Namespace, Name: p.name() + httpsSuffix}
+	return platform.RouteProblem(key, p.seen.Routes[key.Name])
 }
 
 // cause is why the newest pods are not ready: those of a generated database come first.
@@ -234,8 +212,8 @@ func (p *planner) cause() (cause.Finding, bool) {
 	return p.causeOf(p.seen.Server, p.name())
 }
 
-func (p *planner) causeOf(w Workload, name string) (cause.Finding, bool) {
-	d := w.live()
+func (p *planner) causeOf(w platform.Workload, name string) (cause.Finding, bool) {
+	d := w.Live()
 	if d == nil {
 		return cause.Finding{}, false
 	}
@@ -296,7 +274,7 @@ func sentence(parts ...string) string {
 
 // events are said when the registry is first looked at, in the words of those who watch for them.
 func (p *planner) events() []engine.Event {
-	if len(p.registry.Status.Conditions) > 0 || p.seen.Server.live() != nil {
+	if len(p.registry.Status.Conditions) > 0 || p.seen.Server.Live() != nil {
 		return nil
 	}
 	return []engine.Event{{Reason: "ServiceCreated", Message: fmt.Sprintf("Created service for custom resource %s in namespace %s", p.name(), p.registry.Namespace)}}

@@ -8,12 +8,12 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 
 	"github.com/modelplane/modelplane/internal/engine"
+	"github.com/modelplane/modelplane/internal/modelregistry/platform"
 )
 
 const (
@@ -25,11 +25,8 @@ const (
 	loopback    = "127.0.0.1"
 	tlsDir      = "/etc/tls"
 	proxyDir    = "/etc/kube-rbac-proxy"
-	proxyFile   = "config-file.yaml"
 	proxyHealth = 8888
 	pathReady   = "/readyz"
-	// someGroup owns what is mounted into pods, where the platform does not choose a group itself.
-	someGroup = 65532
 )
 
 // server is the Deployment and the Service before it.
@@ -60,7 +57,7 @@ func (p *planner) deployment() *appsv1.Deployment {
 func (p *planner) pod() corev1.PodSpec {
 	pod := corev1.PodSpec{
 		ServiceAccountName: name,
-		SecurityContext:    p.podSecurity(someGroup),
+		SecurityContext:    platform.PodSecurity(p.seen.OpenShift, platform.SomeGroup),
 		Containers:         []corev1.Container{p.container()},
 		Volumes: []corev1.Volume{{Name: "tls", VolumeSource: corev1.VolumeSource{
 			Secret: &corev1.SecretVolumeSource{SecretName: tlsSecret}}}},
@@ -80,22 +77,6 @@ func (p *planner) pod() corev1.PodSpec {
 	return pod
 }
 
-// podSecurity is that of a pod that needs no privileges. OpenShift chooses the group of mounted files itself, and refuses any
-// other.
-func (p *planner) podSecurity(group int64) *corev1.PodSecurityContext {
-	out := &corev1.PodSecurityContext{
-		RunAsNonRoot: ptr.To(true), SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
-	}
-	if !p.seen.OpenShift {
-		out.FSGroup = ptr.To(group)
-	}
-	return out
-}
-
-func unprivileged() *corev1.SecurityContext {
-	return &corev1.SecurityContext{AllowPrivilegeEscalation: ptr.To(false), Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}}}
-}
-
 // data is what an image brings into the pod before the server starts.
 type data struct{ init, image, volume, dir, command string }
 
@@ -113,7 +94,7 @@ func (p *planner) data() []data {
 
 func (d data) container() corev1.Container {
 	return corev1.Container{
-		Name: d.init, Image: d.image, Command: []string{"/bin/sh", "-c", d.command}, SecurityContext: unprivileged(),
+		Name: d.init, Image: d.image, Command: []string{"/bin/sh", "-c", d.command}, SecurityContext: platform.Unprivileged(),
 		VolumeMounts: []corev1.VolumeMount{{Name: d.volume, MountPath: d.dir}},
 	}
 }
@@ -122,7 +103,7 @@ func (p *planner) container() corev1.Container {
 	c := corev1.Container{
 		Name: container, Image: p.seen.Settings.image(), Command: []string{"/model-registry", "catalog"}, Args: p.args(),
 		Ports:           []corev1.ContainerPort{{Name: namePort, ContainerPort: portHTTP, Protocol: corev1.ProtocolTCP}},
-		SecurityContext: unprivileged(),
+		SecurityContext: platform.Unprivileged(),
 		Resources:       p.resources(),
 	}
 	for _, m := range p.mounts() {
@@ -176,10 +157,7 @@ func (p *planner) resources() corev1.ResourceRequirements {
 	if r := p.catalog.Spec.Resources; r != nil && r.Catalog != nil {
 		return *r.Catalog.DeepCopy()
 	}
-	return corev1.ResourceRequirements{
-		Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m"), corev1.ResourceMemory: resource.MustParse("256Mi")},
-		Limits:   corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("256Mi")},
-	}
+	return *platform.ServerResources()
 }
 
 // probes ask the server; where it listens on the loopback address, through the proxy, which lets this path pass.
@@ -202,7 +180,7 @@ func (p *planner) proxyContainer() corev1.Container {
 		Args: []string{
 			fmt.Sprintf("--secure-listen-address=0.0.0.0:%d", portHTTPS), fmt.Sprintf("--upstream=http://%s:%d/", loopback, portHTTP),
 			fmt.Sprintf("--proxy-endpoints-port=%d", proxyHealth), "--logtostderr=true", "--v=0",
-			"--config-file=" + path.Join(proxyDir, proxyFile),
+			"--config-file=" + path.Join(proxyDir, platform.ProxyConfigFile),
 			"--tls-cert-file=" + path.Join(tlsDir, corev1.TLSCertKey), "--tls-private-key-file=" + path.Join(tlsDir, corev1.TLSPrivateKeyKey),
 			"--ignore-paths=" + pathReady,
 		},
@@ -215,11 +193,8 @@ func (p *planner) proxyContainer() corev1.Container {
 				Path: "/healthz", Port: intstr.FromString("proxy-healthz"), Scheme: corev1.URISchemeHTTPS}},
 			InitialDelaySeconds: 5, PeriodSeconds: 5, TimeoutSeconds: 1, FailureThreshold: 3,
 		},
-		Resources: corev1.ResourceRequirements{
-			Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m"), corev1.ResourceMemory: resource.MustParse("256Mi")},
-			Limits:   corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("256Mi")},
-		},
-		SecurityContext: unprivileged(),
+		Resources:       *platform.ServerResources(),
+		SecurityContext: platform.Unprivileged(),
 		VolumeMounts: []corev1.VolumeMount{
 			{Name: "tls", MountPath: tlsDir, ReadOnly: true}, {Name: "kube-rbac-proxy-config", MountPath: proxyDir, ReadOnly: true},
 		},

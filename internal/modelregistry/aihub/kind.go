@@ -16,10 +16,8 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/selection"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/modelplane/modelplane/api/aihub/v1alpha1"
@@ -27,16 +25,11 @@ import (
 	"github.com/modelplane/modelplane/internal/certs"
 	"github.com/modelplane/modelplane/internal/engine"
 	"github.com/modelplane/modelplane/internal/kube"
+	"github.com/modelplane/modelplane/internal/modelregistry/platform"
 )
 
-// Optional APIs.
-var (
-	route          = schema.GroupVersionKind{Group: "route.openshift.io", Version: "v1", Kind: "Route"}
-	clusterIngress = schema.GroupVersionKind{Group: "config.openshift.io", Version: "v1", Kind: "Ingress"}
-	httpRoute      = schema.GroupVersionKind{Group: "gateway.networking.k8s.io", Version: "v1", Kind: "HTTPRoute"}
-	referenceGrant = schema.GroupVersionKind{Group: "gateway.networking.k8s.io", Version: "v1beta1", Kind: "ReferenceGrant"}
-	auth           = schema.GroupVersionKind{Group: "services.platform.opendatahub.io", Version: "v1alpha1", Kind: "Auth"}
-)
+// auth is an API of the platform that says who administers it.
+var auth = schema.GroupVersionKind{Group: "services.platform.opendatahub.io", Version: "v1alpha1", Kind: "Auth"}
 
 // What the roles say that are made for users and for the server must be permitted to whoever makes them.
 //
@@ -109,39 +102,27 @@ func (d *Domain) Controllers() []engine.Controller {
 			{Object: &rbacv1.Role{}},
 			{Object: &rbacv1.RoleBinding{}},
 			{Object: &rbacv1.ClusterRoleBinding{}, MetadataOnly: true},
-			{Object: foreign(route), Optional: true},
-			{Object: foreign(httpRoute), Optional: true, MetadataOnly: true},
-			{Object: foreign(referenceGrant), Optional: true, MetadataOnly: true},
+			{Object: platform.Foreign(platform.Route), Optional: true},
+			{Object: platform.Foreign(platform.HTTPRoute), Optional: true, MetadataOnly: true},
+			{Object: platform.Foreign(platform.ReferenceGrant), Optional: true, MetadataOnly: true},
 		},
 		Inputs: []engine.Input{
 			{Object: &corev1.Secret{}, MetadataOnly: true},
 			{Object: &corev1.ConfigMap{}, Select: labelled, Trim: trimSource},
 			{Object: &corev1.Pod{}, Select: ofCatalogs, Trim: kube.TrimPod},
-			{Object: &discoveryv1.EndpointSlice{}, Select: ofCatalogs, Trim: trimSlice},
+			{Object: &discoveryv1.EndpointSlice{}, Select: ofCatalogs, Trim: platform.TrimSlice},
 			{Object: &componentsv1alpha1.AIHub{}},
-			{Object: foreign(clusterIngress), Optional: true},
-			{Object: foreign(auth), Optional: true},
+			{Object: platform.Foreign(platform.ClusterIngress), Optional: true},
+			{Object: platform.Foreign(auth), Optional: true},
 		},
 	})}
-}
-
-func foreign(gvk schema.GroupVersionKind) *unstructured.Unstructured {
-	u := &unstructured.Unstructured{}
-	u.SetGroupVersionKind(gvk)
-	return u
 }
 
 // labelled selects the ConfigMaps that people want to have in the catalog.
 var labelled = labels.SelectorFromSet(labels.Set{labelSource: "true"})
 
 // ofCatalogs selects what belongs to catalogs and their databases, among everything of a kind in the cluster.
-var ofCatalogs = func() labels.Selector {
-	in, err := labels.NewRequirement(labelComponent, selection.In, []string{name, databaseName})
-	if err != nil {
-		panic(err) // constants
-	}
-	return labels.NewSelector().Add(*in)
-}()
+var ofCatalogs = platform.AnyOf(labelComponent, name, databaseName)
 
 // trimSource keeps of a ConfigMap which keys it has: the server reads and follows the rest by itself.
 func trimSource(obj client.Object) {
@@ -153,19 +134,6 @@ func trimSource(obj client.Object) {
 		cm.Data[key] = ""
 	}
 	cm.BinaryData, cm.Annotations = nil, nil
-}
-
-// trimSlice keeps of an EndpointSlice which of its endpoints take requests.
-func trimSlice(obj client.Object) {
-	slice, ok := obj.(*discoveryv1.EndpointSlice)
-	if !ok {
-		return
-	}
-	slice.Ports, slice.Annotations = nil, nil
-	for i := range slice.Endpoints {
-		e := &slice.Endpoints[i]
-		*e = discoveryv1.Endpoint{Addresses: e.Addresses[:min(1, len(e.Addresses))], Conditions: e.Conditions}
-	}
 }
 
 // Observe implements engine.Kind.

@@ -15,6 +15,7 @@ import (
 	"github.com/modelplane/modelplane/api/aihub/v1alpha1"
 	componentsv1alpha1 "github.com/modelplane/modelplane/api/components/v1alpha1"
 	"github.com/modelplane/modelplane/internal/engine"
+	"github.com/modelplane/modelplane/internal/modelregistry/platform"
 )
 
 // EnvModule switches the controller of AIHubs on when it is "true".
@@ -73,7 +74,7 @@ var _ engine.Teardown[*componentsv1alpha1.AIHub, moduleSeen] = module{}
 func (m module) Observe(ctx context.Context, r engine.Reader, hub *componentsv1alpha1.AIHub) (moduleSeen, error) {
 	seen := moduleSeen{Version: m.settings.Version}
 	config := &corev1.ConfigMap{}
-	found, err := exists(r.GetUncached(ctx, client.ObjectKey{Namespace: hub.Spec.ApplicationNamespace, Name: platformConfig}, config))
+	found, err := platform.Exists(r.GetUncached(ctx, client.ObjectKey{Namespace: hub.Spec.ApplicationNamespace, Name: platformConfig}, config))
 	if err != nil {
 		return seen, err
 	}
@@ -81,7 +82,7 @@ func (m module) Observe(ctx context.Context, r engine.Reader, hub *componentsv1a
 		seen.Platform = strings.TrimSpace(config.Data[versionKey])
 	}
 	catalog := &v1alpha1.Catalog{}
-	found, err = exists(r.Get(ctx, client.ObjectKey{Namespace: hub.Spec.InstancesNamespace, Name: v1alpha1.CatalogName}, catalog))
+	found, err = platform.Exists(r.Get(ctx, client.ObjectKey{Namespace: hub.Spec.InstancesNamespace, Name: v1alpha1.CatalogName}, catalog))
 	if found {
 		seen.Catalog = catalog
 	}
@@ -193,7 +194,7 @@ func (o *observer) readModule(ctx context.Context) error {
 		return nil
 	}
 	hub := &componentsv1alpha1.AIHub{}
-	found, err := exists(o.Get(ctx, client.ObjectKey{Name: componentsv1alpha1.AIHubName}, hub))
+	found, err := platform.Exists(o.Get(ctx, client.ObjectKey{Name: componentsv1alpha1.AIHubName}, hub))
 	if !found {
 		return err
 	}

@@ -3,8 +3,6 @@
 package aihub
 
 import (
-	"time"
-
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -12,6 +10,7 @@ import (
 
 	"github.com/modelplane/modelplane/api/aihub/v1alpha1"
 	"github.com/modelplane/modelplane/internal/engine"
+	"github.com/modelplane/modelplane/internal/modelregistry/platform"
 )
 
 // Names of what belongs to a catalog. They do not follow the name of the object: there is one catalog, and tools look for it
@@ -38,10 +37,8 @@ const (
 const (
 	labelComponent = "component"
 	labelName      = "app.kubernetes.io/name"
-	labelNamespace = "modelregistry.opendatahub.io/namespace"
 	labelSource    = "opendatahub.io/catalog-source"
 	createdBy      = "model-registry-operator"
-	caKey          = "ca.crt"
 )
 
 // Stages: what the server needs, the server, and what leads to it.
@@ -65,7 +62,7 @@ func (p *planner) plan() engine.Plan {
 	for _, more := range [][]engine.Child{p.access(), p.sources(), p.database(), p.server(), p.protection(), p.exposure()} {
 		children = append(children, more...)
 	}
-	return engine.Plan{Children: children, Status: p.status(), RequeueAfter: p.lookAgain()}
+	return engine.Plan{Children: children, Status: p.status(), RequeueAfter: p.seen.TLS.LookAgain(p.seen.Now)}
 }
 
 // refusal is why nothing can be made of the object, nil if something can. Admission says the same, but an object may be older
@@ -80,14 +77,6 @@ func (p *planner) refusal() *engine.Problem {
 		return engine.MustChange("ImageMissing", "The platform does not say which image to run. Set RELATED_IMAGE_ODH_MODEL_REGISTRY_IMAGE in the environment of the manager.")
 	}
 	return nil
-}
-
-// lookAgain is when the certificate is to be renewed; zero if there is none of ours.
-func (p *planner) lookAgain() time.Duration {
-	if p.seen.TLS.RenewAt.IsZero() {
-		return 0
-	}
-	return max(p.seen.TLS.RenewAt.Sub(p.seen.Now), time.Second)
 }
 
 // labels of an object, as tools expect them.
@@ -116,20 +105,16 @@ func at(stage int, objects ...client.Object) []engine.Child {
 	return out
 }
 
-func rbacMeta(kind string) metav1.TypeMeta {
-	return metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: kind}
-}
-
 // access is who the server is, who may read the catalog, and who may say what it shows. Administrators may read the tokens of
 // the catalog and no other Secret.
 func (p *planner) access() []engine.Child {
 	out := at(stageNeeds,
 		&corev1.ServiceAccount{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ServiceAccount"}, ObjectMeta: p.meta(name)},
-		&rbacv1.Role{TypeMeta: rbacMeta("Role"), ObjectMeta: p.meta(name), Rules: []rbacv1.PolicyRule{
+		&rbacv1.Role{TypeMeta: platform.RBAC("Role"), ObjectMeta: p.meta(name), Rules: []rbacv1.PolicyRule{
 			{APIGroups: []string{""}, Resources: []string{"services", "endpoints"}, ResourceNames: []string{name}, Verbs: []string{"get"}},
 		}},
 		p.binding(readerBinding, name, "system:authenticated"),
-		&rbacv1.Role{TypeMeta: rbacMeta("Role"), ObjectMeta: p.meta(adminRole), Rules: []rbacv1.PolicyRule{
+		&rbacv1.Role{TypeMeta: platform.RBAC("Role"), ObjectMeta: p.meta(adminRole), Rules: []rbacv1.PolicyRule{
 			{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"get", "list", "watch"}},
 			{APIGroups: []string{""}, Resources: []string{"configmaps"}, ResourceNames: userSources(), Verbs: []string{"update", "patch"}},
 			{APIGroups: []string{""}, Resources: []string{"secrets"}, ResourceNames: []string{tokens}, Verbs: []string{"get", "patch"}},
@@ -142,7 +127,7 @@ func (p *planner) access() []engine.Child {
 
 func (p *planner) binding(object, role string, groups ...string) *rbacv1.RoleBinding {
 	out := &rbacv1.RoleBinding{
-		TypeMeta: rbacMeta("RoleBinding"), ObjectMeta: p.meta(object),
+		TypeMeta: platform.RBAC("RoleBinding"), ObjectMeta: p.meta(object),
 		RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: role},
 	}
 	for _, group := range groups {

@@ -5,13 +5,12 @@ package aihub
 import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 
 	"github.com/modelplane/modelplane/internal/engine"
+	"github.com/modelplane/modelplane/internal/modelregistry/platform"
 )
 
 // Keys of the Secret of the database.
@@ -19,12 +18,6 @@ const (
 	keyDatabase = "database-name"
 	keyUser     = "database-user"
 	keyPassword = "database-password"
-)
-
-const (
-	portPostgres = 5432
-	// postgresGroup owns the volume of the database, where the platform does not choose a group itself.
-	postgresGroup = 26
 )
 
 func (p *planner) databaseMeta() metav1.ObjectMeta {
@@ -45,28 +38,10 @@ func (p *planner) database() []engine.Child {
 			keyDatabase: []byte(p.seen.Settings.PostgresDatabase), keyUser: []byte(p.seen.Settings.PostgresUser), keyPassword: []byte(p.seen.NewPassword),
 		}
 	}
-	port := networkingv1.NetworkPolicyPort{Protocol: ptr.To(corev1.ProtocolTCP), Port: ptr.To(intstr.FromInt32(portPostgres))}
 	out := []engine.Child{{Object: secret, Stage: stageNeeds, CreateOnly: true}}
 	out = append(out, at(stageNeeds,
-		&corev1.Service{
-			TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Service"}, ObjectMeta: p.databaseMeta(),
-			Spec: corev1.ServiceSpec{
-				Selector: podsOf(databaseName),
-				Ports:    []corev1.ServicePort{{Name: "postgresql", Port: portPostgres, TargetPort: intstr.FromInt32(portPostgres), Protocol: corev1.ProtocolTCP}},
-			},
-		},
-		&networkingv1.NetworkPolicy{
-			TypeMeta:   metav1.TypeMeta{APIVersion: networkingv1.SchemeGroupVersion.String(), Kind: "NetworkPolicy"},
-			ObjectMeta: p.databaseMeta(),
-			Spec: networkingv1.NetworkPolicySpec{
-				PodSelector: metav1.LabelSelector{MatchLabels: podsOf(databaseName)},
-				PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress},
-				Ingress: []networkingv1.NetworkPolicyIngressRule{{
-					Ports: []networkingv1.NetworkPolicyPort{port},
-					From:  []networkingv1.NetworkPolicyPeer{{PodSelector: &metav1.LabelSelector{MatchLabels: podsOf(name)}}},
-				}},
-			},
-		})...)
+		platform.DatabaseService(p.databaseMeta(), podsOf(databaseName)),
+		platform.OnlyPort(p.databaseMeta(), podsOf(databaseName), platform.PortPostgres, platform.FromPods(podsOf(name))))...)
 	return append(out, workload(p.databaseDeployment()))
 }
 
@@ -87,7 +62,7 @@ func (p *planner) databaseDeployment() *appsv1.Deployment {
 				ObjectMeta: metav1.ObjectMeta{Labels: labels},
 				Spec: corev1.PodSpec{
 					AutomountServiceAccountToken: ptr.To(false),
-					SecurityContext:              p.podSecurity(postgresGroup),
+					SecurityContext:              platform.PodSecurity(p.seen.OpenShift, platform.PostgresGroup),
 					Containers:                   []corev1.Container{p.databaseContainer()},
 					Volumes: []corev1.Volume{{Name: "postgres-data", VolumeSource: corev1.VolumeSource{
 						EmptyDir: &corev1.EmptyDirVolumeSource{SizeLimit: &limit}}}},
@@ -122,15 +97,12 @@ func (p *planner) databaseContainer() corev1.Container {
 		Env: []corev1.EnvVar{
 			fromSecret("POSTGRESQL_DATABASE", keyDatabase), fromSecret("POSTGRESQL_USER", keyUser), fromSecret("POSTGRESQL_PASSWORD", keyPassword),
 		},
-		Ports:           []corev1.ContainerPort{{Name: "postgresql", ContainerPort: portPostgres, Protocol: corev1.ProtocolTCP}},
+		Ports:           []corev1.ContainerPort{{Name: "postgresql", ContainerPort: platform.PortPostgres, Protocol: corev1.ProtocolTCP}},
 		VolumeMounts:    []corev1.VolumeMount{{Name: "postgres-data", MountPath: "/var/lib/pgsql/data"}},
 		LivenessProbe:   check(30, 2, `exec pg_isready -h 127.0.0.1 -p 5432 -q`),
 		ReadinessProbe:  check(10, 5, `exec psql -w -U "${POSTGRESQL_USER}" -d "${POSTGRESQL_DATABASE}" -c 'SELECT 1'`),
-		SecurityContext: unprivileged(),
-		Resources: corev1.ResourceRequirements{
-			Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("250m"), corev1.ResourceMemory: resource.MustParse("256Mi")},
-			Limits:   corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("500m"), corev1.ResourceMemory: resource.MustParse("512Mi")},
-		},
+		SecurityContext: platform.Unprivileged(),
+		Resources:       *platform.DatabaseResources(),
 	}
 	if r := p.catalog.Spec.Resources; r != nil && r.Postgres != nil && len(r.Postgres.Requests)+len(r.Postgres.Limits) > 0 {
 		c.Resources = *r.Postgres.DeepCopy()
