@@ -5,48 +5,16 @@ package server
 import (
 	"bytes"
 	"encoding/json"
-	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/modelplane/modelplane/internal/modelregistry/server/store"
-	"github.com/modelplane/modelplane/internal/testkit/mariadb"
-	"github.com/modelplane/modelplane/internal/testkit/postgres"
+	"github.com/modelplane/modelplane/internal/modelregistry/server/storetest"
 )
-
-// databases are all that a registry can be kept in, each made when it is first asked for.
-func databases(t *testing.T) map[string]func(*testing.T) store.Config {
-	pg, my := new(*postgres.Server), new(*mariadb.Server)
-	n := 0
-	return map[string]func(*testing.T) store.Config{
-		"sqlite": func(t *testing.T) store.Config {
-			return store.Config{Type: "sqlite", DSN: filepath.Join(t.TempDir(), "a file?.db")}
-		},
-		"postgres": func(*testing.T) store.Config {
-			if *pg == nil {
-				*pg = postgres.Start(t)
-			}
-			n++
-			name := fmt.Sprintf("registry%d", n)
-			(*pg).Database(t, name)
-			return store.Config{Type: "postgres", DSN: (*pg).URI(name) + "?sslmode=disable"}
-		},
-		"mysql": func(*testing.T) store.Config {
-			if *my == nil {
-				*my = mariadb.Start(t)
-			}
-			n++
-			name := fmt.Sprintf("registry%d", n)
-			(*my).Database(t, name)
-			return store.Config{Type: "mysql", DSN: (*my).DSN(name)}
-		},
-	}
-}
 
 // registry is a server with a client.
 type registry struct {
@@ -150,7 +118,7 @@ func (r *registry) names(path string) string {
 }
 
 func TestAPI(t *testing.T) {
-	for name, config := range databases(t) {
+	for name, config := range storetest.Databases(t) {
 		t.Run(name, func(t *testing.T) {
 			r := open(t, config(t))
 			for _, part := range []struct {

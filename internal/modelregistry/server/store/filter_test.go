@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package server
+package store_test
 
 import (
 	"context"
@@ -14,7 +14,22 @@ import (
 	"github.com/modelplane/modelplane/internal/modelregistry/server/entity"
 	"github.com/modelplane/modelplane/internal/modelregistry/server/filter"
 	"github.com/modelplane/modelplane/internal/modelregistry/server/store"
+	"github.com/modelplane/modelplane/internal/modelregistry/server/storetest"
 )
+
+var (
+	metric       = entity.ByName("Metric")
+	modelVersion = entity.ByName("ModelVersion")
+	model        = entity.ByName("RegisteredModel")
+	run          = entity.ByName("ExperimentRun")
+	// artifacts are those that clients see as such.
+	artifacts = slices.DeleteFunc(slices.Clone(entity.Kinds), func(k *entity.Kind) bool {
+		return k.Table != entity.Artifacts || k.Name == "MetricHistory"
+	})
+)
+
+// everything fits on one page.
+const everything = 1000
 
 // shelf is a registry with entities that differ in everything a filter can ask for.
 type shelf struct {
@@ -36,14 +51,14 @@ func newShelf(t testing.TB, config store.Config) *shelf {
 	t.Cleanup(func() { _ = s.Close() })
 	out := &shelf{
 		store: s, all: map[string][]*entity.Record{},
-		kinds: map[string][]*entity.Kind{"models": {model}, "versions": {modelVersion}, "artifacts": artifactKinds(), "runs": {run}},
+		kinds: map[string][]*entity.Kind{"models": {model}, "versions": {modelVersion}, "artifacts": artifacts, "runs": {run}},
 	}
 	err = s.Write(t.Context(), func(tx *store.Tx) error { return out.fill(t.Context(), tx) })
 	if err != nil {
 		t.Fatal(err)
 	}
 	for name, kinds := range out.kinds {
-		if out.all[name], err = s.List(t.Context(), store.Query{Kinds: kinds, Limit: maxPage}); err != nil {
+		if out.all[name], err = s.List(t.Context(), store.Query{Kinds: kinds, Limit: everything}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -78,7 +93,7 @@ func (s *shelf) fill(ctx context.Context, tx *store.Tx) error {
 		}
 		v := record(modelVersion, name)
 		v.Values["registeredModelId"], v.Values["author"] = m.ID, text
-		a := record(artifactKinds()[i%5], name)
+		a := record(artifacts[i%5], name)
 		a.Values["state"] = []string{"LIVE", "UNKNOWN", "DELETED"}[i%3]
 		a.Custom["n"] = numbers[i%len(numbers)]
 		if a.Kind == metric {
@@ -170,7 +185,7 @@ func (s *shelf) compare(ctx context.Context, query string) error {
 				want = append(want, r.ID)
 			}
 		}
-		found, err := s.store.List(ctx, store.Query{Kinds: kinds, Filter: expr, Limit: maxPage})
+		found, err := s.store.List(ctx, store.Query{Kinds: kinds, Filter: expr, Limit: everything})
 		if wrong := (*filter.Error)(nil); err != nil && asError(err, &wrong) {
 			continue
 		}
@@ -241,7 +256,7 @@ func random(r *rand.Rand, depth int) string {
 }
 
 func TestFilters(t *testing.T) {
-	for name, config := range databases(t) {
+	for name, config := range storetest.Databases(t) {
 		t.Run(name, func(t *testing.T) {
 			s := newShelf(t, config(t))
 			r := rand.New(rand.NewPCG(1, 2))
