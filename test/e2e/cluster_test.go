@@ -112,15 +112,14 @@ func (c cluster) mustKubectl(args ...string) (out string) {
 	return out
 }
 
-// eventually asks until the answer is good.
+// eventually asks until the answer is good, at first often and then more rarely: to ask costs a process, and what is waited
+// for runs on the same few cores as those who ask.
 func (c cluster) eventually(what string, good func() error) {
 	c.Helper()
-	const limit = 5 * time.Minute
+	const limit, first, slowest = 5 * time.Minute, 200 * time.Millisecond, 2 * time.Second
 	ctx, cancel := context.WithTimeout(c.Context(), limit)
 	defer cancel()
-	tick := time.NewTicker(300 * time.Millisecond)
-	defer tick.Stop()
-	for {
+	for pause := first; ; pause = min(pause*5/4, slowest) {
 		err := good()
 		if err == nil {
 			return
@@ -128,7 +127,7 @@ func (c cluster) eventually(what string, good func() error) {
 		select {
 		case <-ctx.Done():
 			c.Fatalf("%s: not within %s: %v", what, limit, err)
-		case <-tick.C:
+		case <-time.After(pause):
 		}
 	}
 }
