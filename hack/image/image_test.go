@@ -395,3 +395,57 @@ func TestTree(t *testing.T) {
 		t.Errorf("files (-want +got):\n%s", diff)
 	}
 }
+
+// TestAgain: what would come out the same is not built again, and whatever changes is.
+func TestAgain(t *testing.T) {
+	t.Chdir(t.TempDir())
+	put := func(name, content string) {
+		t.Helper()
+		if err := os.WriteFile(name, []byte(content), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Mkdir("server", 0o755); err != nil {
+		t.Fatal(err)
+	}
+	put("go.mod", "module example.com/images\n\ngo 1.24\n")
+	put("server/main.go", "package main\n\nfunc main() {}\n")
+	put("roots.crt", "authorities")
+	var called, written string
+	build := func(what, version string, builds, renames bool) {
+		t.Helper()
+		var out strings.Builder
+		if err := command([]string{"--by-content", "--package", "./server", "--version", version,
+			"--ca-certificates", "roots.crt", "--out", "out", "--program", "bin/server"}, &out); err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+		var now string
+		for _, path := range []string{"out/server.oci.tar", "bin/server"} {
+			info, err := os.Stat(path)
+			if err != nil {
+				t.Fatalf("%s: %v", what, err)
+			}
+			now += info.ModTime().String()
+		}
+		if (now != written) != builds {
+			t.Errorf("%s: it is built: %t, want %t", what, now != written, builds)
+		}
+		if (out.String() != called) != renames {
+			t.Errorf("%s: it was %s and is %s", what, called, out.String())
+		}
+		called, written = out.String(), now
+	}
+	build("for the first time", "v1", true, true)
+	build("as it was", "v1", false, false)
+	put("server/main.go", "package main\n\nfunc main() { println() }\n")
+	build("another program", "v1", true, true)
+	build("as it was", "v1", false, false)
+	put("roots.crt", "others")
+	build("other authorities", "v1", true, true)
+	build("another version", "v2", true, true)
+	put("bin/server", "another one")
+	build("the program was replaced", "v2", true, false)
+	put("out/server.oci.tar", "another one")
+	build("the archive was replaced", "v2", true, false)
+	build("as it was", "v2", false, false)
+}

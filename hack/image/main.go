@@ -53,7 +53,19 @@ func command(args []string, stdout io.Writer) error {
 	if err != nil {
 		return err
 	}
+	recipe, err := recipe(o)
+	if err != nil {
+		return err
+	}
+	if tag, found := o.madeBefore(recipe); found {
+		o.version = tag
+		fmt.Fprintln(stdout, o.reference())
+		return nil
+	}
 	made, err := write(&o)
+	if err == nil {
+		err = o.remember(recipe)
+	}
 	if err != nil {
 		return err
 	}
