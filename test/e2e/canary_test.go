@@ -136,7 +136,10 @@ func (c cluster) openGateway() (address string) {
 	definitions := filepath.Join(strings.TrimSpace(c.must("go", "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/gateway-api")), "config/crd/standard")
 	for _, kind := range []string{"gatewayclasses", "gateways", "httproutes"} {
 		c.mustKubectl("apply", "--server-side", "-f", filepath.Join(definitions, "gateway.networking.k8s.io_"+kind+".yaml"))
-		c.mustKubectl("wait", "--for=condition=Established", "--timeout=5m", "crd/"+kind+".gateway.networking.k8s.io")
+		c.eventually("the Gateway API is served", func() error { // kubectl wait ends with an error while there are no conditions at all
+			_, err := c.kubectl("wait", "--for=condition=Established", "--timeout=1m", "crd/"+kind+".gateway.networking.k8s.io")
+			return err
+		})
 	}
 	c.mustKubectl("apply", "-f", c.manifest("gateway.yaml", "NAMESPACE", trafficNamespace))
 	cfg, err := clientcmd.BuildConfigFromFlags("", filepath.Join(c.dir, "kubeconfig"))
