@@ -253,4 +253,4 @@ func nonZero[T comparable](v T) *T {
 	return &v
 }
 
-var registerMetrics = sync.OnceFunc(func() { metrics.Registry.MustRegister(process.BuildInfo()) })
+var registerMetrics = sync.OnceFunc(func() { metrics.Registry.MustRegister(process.BuildInfo("manager")) })

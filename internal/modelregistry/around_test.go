@@ -36,7 +36,7 @@ func object(version, kind string) *unstructured.Unstructured {
 	return u
 }
 
-// TestOpenShiftAndGateway: routes, users and the gateway's address; the domain of the gateway changes; nothing is left, in other
+// TestOpenShiftAndGateway: routes, users, the gateway's address and the one that is scraped; the domain of the gateway changes; nothing is left, in other
 // namespaces and in none, when the registry goes.
 func TestOpenShiftAndGateway(t *testing.T) {
 	b := registrytest.New(t)
@@ -56,6 +56,8 @@ func TestOpenShiftAndGateway(t *testing.T) {
 	})
 	b.RollOut(t, "team")
 	b.Status(t, "team", "KubeRBACProxyAvailable", metav1.ConditionFalse, "ResourcesUnavailable")
+	b.Install(t, testkit.PrometheusOperator) // which may come later
+	b.Exists(t, object("monitoring.coreos.com/v1", "ServiceMonitor"), "team-metrics-monitor")
 	admit(t, b, "team-https")
 	b.Status(t, "team", "Available", metav1.ConditionTrue, "DeploymentAvailable")
 

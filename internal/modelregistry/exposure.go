@@ -152,3 +152,18 @@ func (p *planner) gateway() []engine.Child {
 		Labels: map[string]string{labelComponent: component, labelCreatedBy: createdBy}}, at.RouteNamespace, "")
 	return append(out, engine.Child{Object: grant, Stage: stageAround, Shared: true})
 }
+
+// monitored tells whether somebody reads metrics, and whether the server has any: others than our own do not.
+func (p *planner) monitored() bool { return p.seen.HasMonitors && p.ownImage() && !p.held.On() }
+
+// monitoring lets Prometheus find the metrics. They are at the port that everything is at, for those who may use the registry.
+func (p *planner) monitoring() []engine.Child {
+	if !p.monitored() {
+		return nil
+	}
+	meta, services := p.meta(p.name()+platform.MonitorSuffix), map[string]string{labelApp: p.name(), labelComponent: component}
+	if p.proxy == nil {
+		return at(stageAround, platform.Monitor(meta, services, p.servicePort().Name))
+	}
+	return at(stageAround, platform.EncryptedMonitor(meta, services, p.servicePort().Name, p.name(), p.seen.TLS))
+}

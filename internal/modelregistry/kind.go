@@ -114,6 +114,7 @@ func (r *Domain) registries() engine.Controller {
 			{Object: platform.Foreign(group), Optional: true, MetadataOnly: true},
 			{Object: platform.Foreign(platform.HTTPRoute), Optional: true, MetadataOnly: true},
 			{Object: platform.Foreign(platform.ReferenceGrant), Optional: true, MetadataOnly: true},
+			{Object: platform.Foreign(platform.ServiceMonitor), Optional: true, MetadataOnly: true},
 		},
 		Inputs: []engine.Input{
 			{Object: &corev1.Secret{}, MetadataOnly: true},

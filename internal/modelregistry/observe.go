@@ -25,7 +25,7 @@ type Seen struct {
 	Now time.Time
 
 	// OpenShift tells whether the cluster has Routes, and the others which further APIs it serves.
-	OpenShift, HasGroups, HasGateways bool
+	OpenShift, HasGroups, HasGateways, HasMonitors bool
 	// ClusterDomain is that of the cluster's own Routes; empty if nobody says it.
 	ClusterDomain string
 
@@ -69,6 +69,7 @@ func (o *observer) observe(ctx context.Context) (Seen, error) {
 	o.seen.OpenShift = !o.settings.NotOpenShift && o.HasAPI(platform.Route.GroupKind())
 	o.seen.HasGroups = o.seen.OpenShift && o.HasAPI(group.GroupKind())
 	o.seen.HasGateways = o.settings.GatewayDomain != "" && o.HasAPI(platform.HTTPRoute.GroupKind())
+	o.seen.HasMonitors = o.HasAPI(platform.ServiceMonitor.GroupKind())
 	for _, read := range []func(context.Context) error{
 		o.readDomain, o.readWorkloads, o.readClaim, o.readCredentials, o.readTLS, o.readInputs, o.readPods, o.readRoutes, o.readNames,
 	} {
@@ -120,11 +121,15 @@ func (o *observer) readPods(ctx context.Context) (err error) {
 	return err
 }
 
-// readTLS looks at the Secret of the proxy, where the user does not name another.
+// readTLS looks at the Secret of the proxy, or at that which the user names.
 func (o *observer) readTLS(ctx context.Context) (err error) {
 	proxy := proxyOf(&o.registry.Spec, o.seen.OpenShift)
-	if proxy == nil || proxy.TLSCertificateSecret != nil {
+	if proxy == nil {
 		return nil
+	}
+	if given := proxy.TLSCertificateSecret; given != nil {
+		o.seen.TLS, err = platform.ReadGivenTLS(ctx, o, o.key(given.Name))
+		return err
 	}
 	o.seen.TLS, err = platform.ReadTLS(ctx, o, o.pairs, o.seen.Now, platform.Server{
 		Owner: o.registry.UID, Service: o.key(o.registry.Name), Secret: o.registry.Name + proxySuffix, OpenShift: o.seen.OpenShift,

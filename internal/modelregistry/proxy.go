@@ -121,7 +121,7 @@ func (p *planner) delegation() []engine.Child {
 }
 
 // networkPolicy lets in requests to the one port that is meant for others. On OpenShift with a Route they come from the
-// router and from the platform's own namespaces, as always.
+// router, from the platform's own namespaces, as always, and from its scrapers.
 func (p *planner) networkPolicy() *networkingv1.NetworkPolicy {
 	port := p.restPort()
 	if p.proxy != nil {
@@ -130,6 +130,9 @@ func (p *planner) networkPolicy() *networkingv1.NetworkPolicy {
 	var from []networkingv1.NetworkPolicyPeer
 	if p.seen.OpenShift && p.routed() {
 		from = platform.FromRouters()
+		if p.monitored() {
+			from = append(from, platform.FromScrapers()...)
+		}
 	}
 	return platform.OnlyPort(p.meta(p.name()+policySuffix), p.held.Selector(p.selector()), port, from)
 }

@@ -56,20 +56,20 @@ func guarded(next http.Handler, may Authorizer, log *slog.Logger) http.Handler {
 }
 
 // NewRegistry has what every program tells of itself: its build, its memory, its garbage collection.
-func NewRegistry() *prometheus.Registry {
+func NewRegistry(program string) *prometheus.Registry {
 	r := prometheus.NewRegistry()
-	r.MustRegister(BuildInfo(), collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	r.MustRegister(BuildInfo(program), collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return r
 }
 
-// BuildInfo is the metric modelplane_build_info, always 1, whose labels say which build is running.
-func BuildInfo() prometheus.Collector {
+// BuildInfo is the metric modelplane_build_info, always 1, whose labels say which build of which program is running.
+func BuildInfo(program string) prometheus.Collector {
 	info := version.Get()
 	gauge := prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "modelplane_build_info",
 		Help: "Which build is running; the value is always 1.",
 		ConstLabels: prometheus.Labels{
-			"version": info.Version, "commit": info.Commit, "date": info.Date, "goversion": info.GoVersion,
+			"program": program, "version": info.Version, "commit": info.Commit, "date": info.Date, "goversion": info.GoVersion,
 		},
 	})
 	gauge.Set(1)

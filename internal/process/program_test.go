@@ -301,7 +301,7 @@ func TestMetricsAreForThoseWhoMay(t *testing.T) {
 		}
 		return &Refusal{Code: http.StatusUnauthorized, Message: "who are you?"}
 	}
-	start(t, Program{Aside: []Server{{Name: "metrics", Address: api, Handler: Metrics(NewRegistry(), may, slog.New(slog.NewTextHandler(&out, nil)))}}})
+	start(t, Program{Aside: []Server{{Name: "metrics", Address: api, Handler: Metrics(NewRegistry("test"), may, slog.New(slog.NewTextHandler(&out, nil)))}}})
 	for token, want := range map[string]int{"good": http.StatusOK, "": http.StatusUnauthorized, "broken": http.StatusServiceUnavailable} {
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+api+"/metrics", nil)
 		if err != nil {

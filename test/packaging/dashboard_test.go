@@ -4,6 +4,7 @@ package packaging
 
 import (
 	"encoding/json"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -12,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/yaml"
 
@@ -19,6 +21,8 @@ import (
 	_ "github.com/modelplane/modelplane/internal/config"  // registers metrics
 	_ "github.com/modelplane/modelplane/internal/engine"  // registers metrics
 	_ "github.com/modelplane/modelplane/internal/manager" // registers metrics
+	"github.com/modelplane/modelplane/internal/modelregistry/catalog"
+	"github.com/modelplane/modelplane/internal/modelregistry/server"
 	"github.com/modelplane/modelplane/internal/process"
 )
 
@@ -33,7 +37,7 @@ type panel struct {
 
 var (
 	metricPattern = regexp.MustCompile(`\b[a-z]+(?:_[a-z]+)+\b`)
-	quotedPattern = regexp.MustCompile(`"[^"]*"`)
+	labelPattern  = regexp.MustCompile(`\w+(?:=|!=|=~|!~)"[^"]*"`)
 	legendPattern = regexp.MustCompile(`{{\s*(?:\$labels\.)?(\w+)\s*}}`)
 	groupPattern  = regexp.MustCompile(`by \(([^)]*)\)`)
 	matchPattern  = regexp.MustCompile(`(\w+)(?:=|!=|=~|!~)"`)
@@ -42,12 +46,24 @@ var (
 	// Functions of the query language that look like metrics.
 	functions = []string{"histogram_quantile"}
 	// Labels that Prometheus adds.
-	added = []string{"job", "pod", "le"}
+	added = []string{"job", "pod", "le", "namespace", "service"}
 )
 
-// TestDashboardShowsWhatExists compares every query with the metrics that the code registers.
-func TestDashboardShowsWhatExists(t *testing.T) {
-	raw, err := os.ReadFile(filepath.Join(charttest.Dir(), "files", "dashboard.json"))
+// TestDashboardsShowWhatExists compares every query with the metrics that the code registers.
+func TestDashboardsShowWhatExists(t *testing.T) {
+	files, err := filepath.Glob(filepath.Join(charttest.Dir(), "files", "dashboard*.json"))
+	if err != nil || len(files) != 2 {
+		t.Fatalf("%d dashboards: %v", len(files), err)
+	}
+	registered := registeredMetrics(t)
+	for _, file := range files {
+		t.Run(filepath.Base(file), func(t *testing.T) { checkDashboard(t, file, registered) })
+	}
+}
+
+func checkDashboard(t *testing.T, file string, registered map[string][]string) {
+	t.Helper()
+	raw, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,7 +73,6 @@ func TestDashboardShowsWhatExists(t *testing.T) {
 	if err := json.Unmarshal(raw, &dashboard); err != nil {
 		t.Fatal(err)
 	}
-	registered := registeredMetrics(t)
 	queries := 0
 	for _, p := range dashboard.Panels {
 		if p.Type != "row" && len(p.Targets) == 0 {
@@ -116,7 +131,12 @@ func registeredMetrics(t *testing.T) map[string][]string {
 	go func() {
 		defer close(found)
 		metrics.Registry.(prometheus.Collector).Describe(found)
-		process.BuildInfo().Describe(found)
+		process.NewRegistry("manager").Describe(found)
+		servers := prometheus.NewRegistry()
+		server.NewMetrics(server.NewAPI(slog.New(slog.DiscardHandler)), servers)
+		catalog.NewMetrics(servers)
+		servers.MustRegister(collectors.NewDBStatsCollector(nil, "registry"))
+		servers.Describe(found)
 	}()
 	out := map[string][]string{}
 	for desc := range found {
@@ -138,9 +158,9 @@ func registeredMetrics(t *testing.T) map[string][]string {
 func check(expr, legend string, registered map[string][]string) []string {
 	var problems []string
 	var names []string
-	for _, name := range metricPattern.FindAllString(quotedPattern.ReplaceAllString(expr, `""`), -1) {
+	for _, name := range metricPattern.FindAllString(labelPattern.ReplaceAllString(expr, ""), -1) {
 		if !slices.Contains(functions, name) {
-			names = append(names, strings.TrimSuffix(name, "_bucket"))
+			names = append(names, strings.TrimSuffix(strings.TrimSuffix(name, "_bucket"), "_count"))
 		}
 	}
 	if names = slices.Compact(names); len(names) != 1 {

@@ -61,7 +61,7 @@ func newCatalogCommand() *cobra.Command {
 	flags.StringVar(&f.tlsKey, "tls-key-file", "", "file with the key of that certificate")
 	flags.StringVar(&f.authorize, "authorize-service", "",
 		"namespace/name of a Service: only those may read who may get it, shown by a Kubernetes token (default: everybody may)")
-	flags.StringVar(&f.Metrics, "metrics-bind-address", "0", "address of /metrics, for whoever reaches it; 0: off")
+	flags.StringVar(&f.Metrics, "metrics-bind-address", "0", "another address of /metrics, for whoever reaches it; 0: off")
 	flags.StringVar(&f.log.Level, "log-level", "info", "debug, info, warn or error")
 	flags.StringVar(&f.log.Format, "log-format", "json", "json or text")
 	flags.DurationVar(&f.Delay, "shutdown-delay", 5*time.Second, "how long requests are still accepted after the signal to stop")

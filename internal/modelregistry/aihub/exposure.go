@@ -68,12 +68,15 @@ func (p *planner) protection() []engine.Child {
 	return append(out, engine.Child{Object: binding, Stage: stageAround, Replace: true, Adopt: true})
 }
 
-// networkPolicy lets in requests to the one port that is meant for others. On OpenShift they come from the router and from the
-// platform's own namespaces.
+// networkPolicy lets in requests to the one port that is meant for others. On OpenShift they come from the router, from the
+// platform's own namespaces and from its scrapers.
 func (p *planner) networkPolicy() *networkingv1.NetworkPolicy {
 	var from []networkingv1.NetworkPolicyPeer
 	if p.seen.OpenShift {
 		from = platform.FromRouters()
+		if p.monitored() {
+			from = append(from, platform.FromScrapers()...)
+		}
 	}
 	return platform.OnlyPort(p.meta(policyName), podsOf(name), portHTTPS, from)
 }
@@ -103,4 +106,15 @@ func (p *planner) gateway() []engine.Child {
 		return out
 	}
 	return append(out, at(stageAround, platform.Grant(p.meta(grantName), to.RouteNamespace, name))...)
+}
+
+// monitored tells whether somebody reads metrics, and whether the server has any: others than our own do not.
+func (p *planner) monitored() bool { return p.seen.HasMonitors && p.seen.Settings.own() }
+
+// monitoring lets Prometheus find the metrics. They are at the port that everything is at, for those who may read the catalog.
+func (p *planner) monitoring() []engine.Child {
+	if !p.monitored() {
+		return nil
+	}
+	return at(stageAround, platform.EncryptedMonitor(p.meta(name+platform.MonitorSuffix), podsOf(name), nameHTTPS, name, p.seen.TLS))
 }

@@ -105,6 +105,7 @@ func (d *Domain) Controllers() []engine.Controller {
 			{Object: platform.Foreign(platform.Route), Optional: true},
 			{Object: platform.Foreign(platform.HTTPRoute), Optional: true, MetadataOnly: true},
 			{Object: platform.Foreign(platform.ReferenceGrant), Optional: true, MetadataOnly: true},
+			{Object: platform.Foreign(platform.ServiceMonitor), Optional: true, MetadataOnly: true},
 		},
 		Inputs: []engine.Input{
 			{Object: &corev1.Secret{}, MetadataOnly: true},

@@ -28,8 +28,9 @@ type Seen struct {
 	Settings Settings
 	// Now is the time of the look.
 	Now time.Time
-	// OpenShift tells whether the cluster has Routes, and HasGateways whether it has gateways and one is for us.
-	OpenShift, HasGateways bool
+	// OpenShift tells whether the cluster has Routes, HasGateways whether it has gateways and one is for us, and HasMonitors
+	// whether Prometheus is told what to scrape.
+	OpenShift, HasGateways, HasMonitors bool
 	// ClusterDomain is that of the cluster's own Routes; empty if nobody says it.
 	ClusterDomain string
 	// Admins are groups that may change what the catalog shows.
@@ -63,6 +64,7 @@ func (o *observer) observe(ctx context.Context) (Seen, error) {
 	}
 	o.seen.OpenShift = !o.settings.NotOpenShift && o.HasAPI(platform.Route.GroupKind())
 	o.seen.HasGateways = o.seen.Settings.GatewayDomain != "" && o.HasAPI(platform.HTTPRoute.GroupKind())
+	o.seen.HasMonitors = o.HasAPI(platform.ServiceMonitor.GroupKind())
 	for _, read := range []func(context.Context) error{
 		o.readDomain, o.readAdmins, o.readSources, o.readTLS, o.readPassword, o.readWorkloads, o.readPods,
 	} {

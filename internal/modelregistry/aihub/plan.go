@@ -59,7 +59,7 @@ func (p *planner) plan() engine.Plan {
 		return engine.Plan{KeepChildren: true, Problem: problem, Status: p.heldStatus(problem)}
 	}
 	var children []engine.Child
-	for _, more := range [][]engine.Child{p.access(), p.sources(), p.database(), p.server(), p.protection(), p.exposure()} {
+	for _, more := range [][]engine.Child{p.access(), p.sources(), p.database(), p.server(), p.protection(), p.exposure(), p.monitoring()} {
 		children = append(children, more...)
 	}
 	return engine.Plan{Children: children, Status: p.status(), RequeueAfter: p.seen.TLS.LookAgain(p.seen.Now)}

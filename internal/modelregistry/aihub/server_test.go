@@ -32,6 +32,7 @@ import (
 	"github.com/modelplane/modelplane/internal/chart/charttest"
 	"github.com/modelplane/modelplane/internal/engine/domaintest"
 	"github.com/modelplane/modelplane/internal/modelregistry/aihub"
+	"github.com/modelplane/modelplane/internal/modelregistry/platform"
 	"github.com/modelplane/modelplane/internal/testkit"
 )
 
@@ -125,6 +126,7 @@ func (b *bench) left() *appsv1.Deployment {
 // nothing at rest and after a restart, and goes without a trace but for what belongs to people.
 func TestLife(t *testing.T) {
 	b := newBench(t)
+	b.InstallCRDs(t, testkit.ThirdParty(testkit.PrometheusOperator)...)
 	b.WatchConditions(t, v1alpha1.GroupVersion.WithKind("Catalog"), b.NS, testkit.SummaryType("Available"), testkit.AllowFlap("DeploymentUnavailable"))
 	const written = "# of mine\ncatalogs:   [ ]\n"
 	theirs := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: b.NS, Name: "model-catalog-sources"}, Data: map[string]string{"sources.yaml": written}}
@@ -148,6 +150,7 @@ func TestLife(t *testing.T) {
 		t.Error("the certificate is not whole")
 	}
 	b.Gone(t, &corev1.Secret{}, "model-catalog-postgres")
+	b.Exists(t, platform.Foreign(platform.ServiceMonitor), "model-catalog-metrics-monitor")
 
 	source := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
 		Namespace: b.NS, Name: "team", Labels: map[string]string{"opendatahub.io/catalog-source": "true"}}, Data: map[string]string{"sources.yaml": "catalogs: []"}}

@@ -29,7 +29,7 @@ type Options struct {
 	Paths []string
 	// Performance are directories with measurements of models.
 	Performance []string
-	// Metrics is the address of /metrics; "0": off.
+	// Metrics is another address of /metrics, for everybody; "0": off.
 	Metrics string
 	// TLS is nil for a server without. Authorize is nil if whoever reaches the address may read.
 	TLS       *tls.Config
@@ -43,8 +43,8 @@ type Options struct {
 
 // Run serves until the context ends.
 func Run(ctx context.Context, o Options) error {
-	registry := process.NewRegistry()
-	k := newKeeper(o.Paths, o.Performance, o.Getenv, o.Log, newMetrics(registry))
+	registry := process.NewRegistry("catalog")
+	k := newKeeper(o.Paths, o.Performance, o.Getenv, o.Log, NewMetrics(registry))
 	k.remeasure()
 	k.reload(ctx)
 	return process.Program{
@@ -60,7 +60,7 @@ func Run(ctx context.Context, o Options) error {
 	}.Run(ctx)
 }
 
-// handler is everything at the main address. Health is for everybody: a kubelet has no token.
+// handler is everything at the main address. Health is for everybody: a kubelet has no token. Metrics are for those who may read.
 func (k *keeper) handler(may process.Authorizer, stopping process.Check) http.Handler {
 	a := &api{now: k.current.Load, log: k.log}
 	const previews = 4
@@ -74,6 +74,7 @@ func (k *keeper) handler(may process.Authorizer, stopping process.Check) http.Ha
 	for _, path := range []string{"/healthz", "/readyz", "/healthz/", "/readyz/"} {
 		mux.Handle(path, health)
 	}
+	mux.Handle("/metrics", a.authorized(may, process.Metrics(k.metrics.all, nil, k.log)))
 	mux.Handle("/", k.metrics.counted(a.authorized(may, a.handler())))
 	return mux
 }

@@ -39,7 +39,7 @@ func newServer(t *testing.T, paths ...string) *server {
 	t.Helper()
 	s := &server{log: &bytes.Buffer{}}
 	s.keeper = newKeeper(paths, []string{"testdata/performance"}, func(string) string { return "" },
-		slog.New(slog.NewTextHandler(s.log, nil)), newMetrics(prometheus.NewRegistry()))
+		slog.New(slog.NewTextHandler(s.log, nil)), NewMetrics(prometheus.NewRegistry()))
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Log(s.log.String())
@@ -401,8 +401,13 @@ func TestOtherRequests(t *testing.T) {
 			t.Errorf("%s %.80s: %d", c.method, c.path, w.Code)
 		}
 	}
+	w := httptest.NewRecorder()
+	s.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", http.NoBody))
+	if text := w.Body.String(); w.Code != http.StatusOK || !strings.Contains(text, `modelplane_catalog_sources{status="available"}`) || !strings.Contains(text, `code="405"`) {
+		t.Errorf("metrics: %d\n%s", w.Code, text)
+	}
 	refuse := s.handler(func(*http.Request) error { return &process.Refusal{Code: http.StatusForbidden, Message: "no"} }, process.Stopping(t.Context()))
-	for path, want := range map[string]int{modelsAPI + "/models": http.StatusForbidden, "/readyz": http.StatusOK} {
+	for path, want := range map[string]int{modelsAPI + "/models": http.StatusForbidden, "/metrics": http.StatusForbidden, "/readyz": http.StatusOK} {
 		w := httptest.NewRecorder()
 		refuse.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, http.NoBody))
 		if w.Code != want {

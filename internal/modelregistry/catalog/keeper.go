@@ -29,7 +29,7 @@ type keeper struct {
 	paths, performance []string
 	getenv             func(string) string
 	log                *slog.Logger
-	metrics            *metrics
+	metrics            *Metrics
 
 	current atomic.Pointer[snapshot]
 	// readable: at least one sources file could be read.
@@ -64,7 +64,7 @@ type loaded struct {
 // maxAllEntries bounds the memory of all sources together.
 const maxAllEntries = 100_000
 
-func newKeeper(paths, performance []string, getenv func(string) string, log *slog.Logger, m *metrics) *keeper {
+func newKeeper(paths, performance []string, getenv func(string) string, log *slog.Logger, m *Metrics) *keeper {
 	k := &keeper{
 		paths: paths, performance: performance, getenv: getenv, log: log, metrics: m,
 		files: map[string]*file{}, loaded: map[string]*loaded{}, hubs: map[string]*reader{}, results: make(chan result), told: map[string]string{},

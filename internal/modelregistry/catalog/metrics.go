@@ -12,8 +12,9 @@ import (
 	"github.com/modelplane/modelplane/internal/modelregistry/catalog/entry"
 )
 
-// metrics of a catalog.
-type metrics struct {
+// Metrics of a catalog.
+type Metrics struct {
+	all        prometheus.Gatherer
 	requests   *prometheus.HistogramVec
 	entries    *prometheus.GaugeVec
 	sources    *prometheus.GaugeVec
@@ -22,8 +23,10 @@ type metrics struct {
 	hubs       *prometheus.CounterVec
 }
 
-func newMetrics(registry prometheus.Registerer) *metrics {
-	m := &metrics{
+// NewMetrics registers them.
+func NewMetrics(registry *prometheus.Registry) *Metrics {
+	m := &Metrics{
+		all: registry,
 		requests: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "modelplane_catalog_request_duration_seconds", Help: "How long requests took, by path and status.",
 			Buckets: []float64{.001, .005, .02, .1, .5, 2, 10},
@@ -49,7 +52,7 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 }
 
 // shows what a snapshot has.
-func (m *metrics) shows(s *snapshot) {
+func (m *Metrics) shows(s *snapshot) {
 	for _, kind := range entry.Kinds {
 		m.entries.WithLabelValues(kind.Asset).Set(float64(len(s.assets[kind].entries)))
 	}
@@ -73,7 +76,7 @@ func (s *status) WriteHeader(code int) {
 	s.ResponseWriter.WriteHeader(code)
 }
 
-func (m *metrics) counted(next http.Handler) http.Handler {
+func (m *Metrics) counted(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		began, answered := time.Now(), &status{w, http.StatusOK}
 		next.ServeHTTP(answered, r)

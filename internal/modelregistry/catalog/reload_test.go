@@ -64,7 +64,7 @@ type running struct {
 func run(t *testing.T, getenv func(string) string, paths ...string) *running {
 	t.Helper()
 	r := &running{&server{log: &bytes.Buffer{}}, &logged{}}
-	r.keeper = newKeeper(paths, nil, getenv, slog.New(slog.NewTextHandler(r.said, &slog.HandlerOptions{Level: slog.LevelDebug})), newMetrics(prometheus.NewRegistry()))
+	r.keeper = newKeeper(paths, nil, getenv, slog.New(slog.NewTextHandler(r.said, &slog.HandlerOptions{Level: slog.LevelDebug})), NewMetrics(prometheus.NewRegistry()))
 	r.reload(t.Context())
 	r.Handler = r.handler(nil, process.Stopping(t.Context()))
 	ctx, stop := context.WithCancel(t.Context())

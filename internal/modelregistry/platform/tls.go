@@ -25,6 +25,8 @@ type TLS struct {
 	Own *certs.Pair
 	// RenewAt is when our own pair is to be replaced.
 	RenewAt time.Time
+	// Roots say where others find what they must trust, in the words of a ServiceMonitor; nil if nobody says.
+	Roots map[string]any
 	// Broken is set when a Secret that is not ours has no pair in it.
 	Broken bool
 }
@@ -66,16 +68,35 @@ func ReadTLS(ctx context.Context, r engine.Reader, pairs *certs.Pairs, now time.
 	switch theirs := s.OpenShift || found && secret.Labels[engine.LabelOwner] == ""; {
 	case theirs:
 		_, err := tls.X509KeyPair(secret.Data[corev1.TLSCertKey], secret.Data[corev1.TLSPrivateKeyKey])
-		return TLS{Broken: found && err != nil}, nil
+		roots := rootsIn(secret)
+		if s.OpenShift {
+			roots = rootsOfServices()
+		}
+		return TLS{Broken: found && err != nil, Roots: roots}, nil
 	case pairs == nil:
-		return TLS{Own: &certs.Pair{Roots: []byte{}, Certificate: []byte{}, Key: []byte{}}}, nil
+		return TLS{Own: &certs.Pair{Roots: []byte{}, Certificate: []byte{}, Key: []byte{}}, Roots: rootsInSecret(s.Secret)}, nil
 	}
 	have, err := ownPair(ctx, r, key, secret)
 	if err != nil {
 		return TLS{}, err
 	}
 	pair, at, err := pairs.Take(s.Owner, s.Service.Name, now, s.hosts(), have)
-	return TLS{Own: &pair, RenewAt: at}, err
+	return TLS{Own: &pair, RenewAt: at, Roots: rootsInSecret(s.Secret)}, err
+}
+
+// ReadGivenTLS looks at a Secret that a user names, of which nothing is ours.
+func ReadGivenTLS(ctx context.Context, r engine.Reader, key client.ObjectKey) (TLS, error) {
+	secret := &corev1.Secret{}
+	_, err := Exists(r.GetUncached(ctx, key, secret))
+	return TLS{Roots: rootsIn(secret)}, err
+}
+
+// rootsIn a Secret that somebody made, who need not have put any there.
+func rootsIn(secret *corev1.Secret) map[string]any {
+	if len(secret.Data[caKey]) == 0 {
+		return nil
+	}
+	return rootsInSecret(secret.Name)
 }
 
 // ownPair is what our Secret holds. One that was deleted counts as such also while it is remembered: whoever deleted it wants

@@ -14,6 +14,7 @@ import (
 
 	"github.com/modelplane/modelplane/internal/modelregistry/server/store"
 	"github.com/modelplane/modelplane/internal/modelregistry/server/storetest"
+	"github.com/modelplane/modelplane/internal/process"
 )
 
 // registry is a server with a client.
@@ -35,9 +36,21 @@ func open(t *testing.T, config store.Config) *registry {
 	t.Cleanup(func() { _ = s.Close() })
 	api := NewAPI(slog.New(slog.NewTextHandler(t.Output(), nil)))
 	api.Use(s)
-	server := httptest.NewServer(http.MaxBytesHandler(api, maxBody))
+	metrics := process.NewRegistry("registry")
+	server := httptest.NewServer(http.MaxBytesHandler(NewMetrics(api, metrics).handler(process.Metrics(metrics, nil, api.log)), maxBody))
 	t.Cleanup(server.Close)
 	return &registry{T: t, url: server.URL + Base, store: s, api: api, config: config}
+}
+
+// shows a line among the metrics.
+func (r *registry) shows(lines ...string) {
+	r.Helper()
+	code, text := get(r.T, strings.TrimSuffix(r.url, Base)+"/metrics")
+	for _, line := range lines {
+		if code != http.StatusOK || !strings.Contains(text, "\n"+line+"\n") {
+			r.Errorf("%d, and %q is not among the metrics:\n%s", code, line, text)
+		}
+	}
 }
 
 // in is the registry for a part of the test.

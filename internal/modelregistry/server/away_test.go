@@ -80,6 +80,7 @@ func TestDatabaseAway(t *testing.T) {
 				t.Errorf("without a database, health is %d", code)
 			}
 			r.call("GET", "/registered_models", "", http.StatusServiceUnavailable)
+			r.shows("modelplane_registry_database_up 0", `modelplane_registry_request_duration_seconds_count{code="503",method="GET",path="health"} 1`)
 			db.Again(t)
 			grows("models to be made again")
 			close(stop)
@@ -115,6 +116,7 @@ func TestDiskFull(t *testing.T) {
 	}
 	r.has(r.call("GET", "/registered_models/"+made.id(), "", http.StatusOK), map[string]any{"name": "before"})
 	r.call("GET", "/registered_model?name=large", "", http.StatusNotFound)
+	r.shows("modelplane_registry_database_up 1", `modelplane_registry_request_duration_seconds_count{code="507",method="POST",path="POST /api/model_registry/v1alpha3/registered_models"} 1`)
 	room(1 << 20)
 	r.call("POST", "/registered_models", large, http.StatusCreated)
 }

@@ -80,7 +80,7 @@ func (f *flags) register(set *pflag.FlagSet) {
 	set.StringVar(&f.tlsCert, "tls-cert-file", "", "file with the certificate of this server, for HTTPS; read again when it changes")
 	set.StringVar(&f.tlsKey, "tls-key-file", "", "file with the key of that certificate")
 	set.StringVar(&f.authorize, "authorize-service", "", "namespace/name of a Service: only those may call who may get it, shown by a Kubernetes token (default: everybody may)")
-	set.StringVar(&f.metrics, "metrics-bind-address", "0", "where metrics are shown without authentication; 0 for nowhere")
+	set.StringVar(&f.metrics, "metrics-bind-address", "0", "where metrics are shown without authentication as well, beside /metrics for those who may call; 0 for nowhere")
 	set.DurationVar(&f.drain, "shutdown-delay", 0, "how long to go on answering when asked to stop, while clients are led elsewhere")
 	set.StringVar(&f.lastWordsFile, "termination-log", "/dev/termination-log", "file for the reason of a failure, if it exists")
 	set.StringVar(&f.log.Level, "log-level", "info", "debug, info, warn or error")
@@ -152,8 +152,9 @@ func (f *flags) run(ctx context.Context) error {
 	ctx, stop := process.UntilSignal(ctx)
 	defer stop()
 	api := NewAPI(log)
-	metrics := process.NewRegistry()
-	handler, err := f.guard(counted(api, metrics), api, log)
+	metrics := process.NewRegistry("registry")
+	show := process.Metrics(metrics, nil, log)
+	handler, err := f.guard(NewMetrics(api, metrics).handler(show), api, log)
 	if err != nil {
 		return err
 	}
@@ -168,7 +169,7 @@ func (f *flags) run(ctx context.Context) error {
 	opening := &opening{config: f.database, log: log, metrics: metrics}
 	err = process.Program{
 		Log: log, Servers: []process.Server{server}, Delay: f.drain, Timeout: stopTime,
-		Aside: []process.Server{{Name: "metrics", Address: f.metrics, Handler: process.Metrics(metrics, nil, log)}},
+		Aside: []process.Server{{Name: "metrics", Address: f.metrics, Handler: show}},
 		Tasks: []func(context.Context) error{func(ctx context.Context) error { return opening.run(ctx, api) }},
 	}.Run(ctx)
 	if s := api.store.Load(); s != nil {
