@@ -221,6 +221,8 @@ func refused(status int) *failure {
 		return failed(status, "it redirects (%d), which is not followed. Correct its address.", status)
 	case status/100 == 4:
 		return failed(status, "it refuses the request (%d). Check the ids in the labels of the service.", status)
+	case status == http.StatusInsufficientStorage:
+		return failed(status, "its database has no room left (507). Give its volume more, or remove what else is on it.")
 	}
 	return failed(status, "it fails (%d). Look at its log.", status)
 }

@@ -77,6 +77,8 @@ func TestTelling(t *testing.T) {
 	wrong(callTell, "it redirects (307), which is not followed")
 	reg.spoil(only("GET", "/serving_environment", 403), nil)
 	wrong(callTell, "access is denied (403). Give the manager's service account a role")
+	reg.spoil(only("GET", "/serving_environment", 507), nil)
+	wrong(callTell, "its database has no room left (507). Give its volume more")
 
 	// The answer of what was made is lost, and it is made once all the same.
 	reg.environments = nil

@@ -4,6 +4,7 @@ package server
 
 import (
 	"fmt"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -119,6 +120,24 @@ func TestDiskFull(t *testing.T) {
 	r.shows("modelplane_registry_database_up 1", `modelplane_registry_request_duration_seconds_count{code="507",method="POST",path="POST /api/model_registry/v1alpha3/registered_models"} 1`)
 	room(1 << 20)
 	r.call("POST", "/registered_models", large, http.StatusCreated)
+}
+
+// TestNobodyAnswers: a host that takes connections or swallows them, and never says a word, is told of in time.
+func TestNobodyAnswers(t *testing.T) {
+	silent, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // until the test ends
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = silent.Close() })
+	for kind, dsn := range map[string]string{"postgres": "postgresql://me:s3cret@%s/registry?sslmode=disable", "mysql": "me:s3cret@tcp(%s)/registry"} {
+		_, err := store.Open(t.Context(), store.Config{Type: kind, DSN: fmt.Sprintf(dsn, silent.Addr()), Within: 100 * time.Millisecond})
+		if err == nil || !strings.Contains(err.Error(), "does not answer within 100ms; check its address") || strings.Contains(err.Error(), "s3cret") {
+			t.Errorf("%s: opening it says %v", kind, err)
+		}
+		if store.Refused(err) {
+			t.Errorf("%s: waiting is thought not to help", kind)
+		}
+	}
 }
 
 // TestHalfMigrated: a database of which a migration ended half-way is not touched.

@@ -242,6 +242,9 @@ func (o *opening) run(ctx context.Context, api *API) error {
 			return nil
 		}
 		if ctx.Err() != nil {
+			if o.last == nil {
+				o.last = err
+			}
 			return ctx.Err()
 		}
 		o.last = err

@@ -38,7 +38,7 @@ type Unavailable struct {
 
 func (u *Unavailable) Error() string {
 	if u.Full {
-		return "the database has no room left: " + u.Err.Error()
+		return "the database has no room left; give its volume more, or remove what else is on it: " + u.Err.Error()
 	}
 	return "the database does not answer: " + u.Err.Error()
 }
@@ -52,11 +52,15 @@ const (
 	myDuplicate, myIndexThere, myOutOfRange, myDeadlock, myLockTimeout = 1062, 1061, 1264, 1213, 1205
 
 	liteConstraint, liteFull, liteCannotOpen, liteIO, liteBusy = 19, 13, 14, 10, 5
+	liteNoRoomForIndex                                         = liteIO | 19<<8 // of the log, which is a file beside the database
 )
 
 // Refused tells that waiting does not help against an error of Open: somebody must change the password, the address or the
-// database.
+// database, or make room on its disk.
 func Refused(err error) bool {
+	if isFull(err) {
+		return true
+	}
 	if pg, ok := errors.AsType[*pgconn.PgError](err); ok { // who it is, and a database that is not there
 		return strings.HasPrefix(pg.Code, "28") || pg.Code == "3D000"
 	}
@@ -103,7 +107,7 @@ func isFull(err error) bool {
 		return my.Number == 1021 || my.Number == 1114
 	}
 	lite, ok := errors.AsType[*sqlitedriver.Error](err)
-	return ok && lite.Code()&0xff == liteFull
+	return ok && (lite.Code()&0xff == liteFull || lite.Code() == liteNoRoomForIndex)
 }
 
 func (s *Store) isDuplicate(err error) bool {

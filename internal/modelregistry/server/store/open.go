@@ -3,6 +3,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -39,6 +40,8 @@ type Config struct {
 	Ciphers string
 	// Verify the certificate and the name of the server.
 	Verify bool
+	// Within is how long the database may take to let us in; 10 seconds if zero.
+	Within time.Duration
 }
 
 // Store is a database that is ready to be asked.
@@ -84,13 +87,32 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 	s.db.SetMaxOpenConns(maxConnections)
 	s.db.SetMaxIdleConns(idleConnections)
 	s.db.SetConnMaxIdleTime(idleTime)
-	if err := s.db.PingContext(ctx); err != nil {
+	if err := s.reach(ctx, cmp.Or(c.Within, 10*time.Second)); err != nil {
 		return nil, errors.Join(fmt.Errorf("reach the database: %w", err), s.db.Close())
 	}
 	if err := s.prepare(ctx); err != nil {
+		if isFull(err) {
+			err = &Unavailable{Err: err, Full: true}
+		}
 		return nil, errors.Join(fmt.Errorf("prepare the database: %w", err), s.db.Close())
 	}
 	return s, nil
+}
+
+// reach signs in once. Where packets are dropped on their way, nobody else would ever say that they are.
+func (s *Store) reach(ctx context.Context, within time.Duration) error {
+	limited, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	err := s.db.PingContext(limited)
+	switch {
+	case err == nil:
+		return nil
+	case isFull(err):
+		return &Unavailable{Err: err, Full: true}
+	case limited.Err() != nil && ctx.Err() == nil:
+		return fmt.Errorf("it does not answer within %s; check its address, and the network to it: %w", within, err)
+	}
+	return err
 }
 
 // Close ends all connections.
