@@ -56,12 +56,15 @@ func TestMachine(t *testing.T) {
 		{name: "registry", parts: []part{
 			{"a registry keeps models", cluster.registryKeepsModels},
 		}},
+		{name: "full disk", parts: []part{
+			{"a registry without room says so", cluster.fullDiskIsTold},
+		}},
 		{name: "storages", parts: []part{
 			{"models come from storages", cluster.modelsComeFromStorages},
 			{"failures are explained", cluster.failuresAreExplained},
 		}},
 		// These change settings of the whole platform and take the manager away, while others count what it says.
-		{name: "platform", after: []string{"first hour", "traffic", "rollouts", "registry", "storages"}, parts: []part{
+		{name: "platform", after: []string{"first hour", "traffic", "rollouts", "registry", "full disk", "storages"}, parts: []part{
 			{"a canary gets its share", cluster.canaryGetsItsShare},
 			{"no request is lost", cluster.nothingIsLost},
 		}},

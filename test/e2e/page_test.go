@@ -35,12 +35,21 @@ func (c cluster) registryPageIsTrue() {
 // replaced: images and ports that this machine has.
 func (c cluster) follow(path, python string, replace ...string) {
 	c.Helper()
+	c.do(c.readPage(path, "## Try it"), python, replace...)
+}
+
+func (c cluster) readPage(path, heading string) page {
+	c.Helper()
 	text, err := os.ReadFile(filepath.Join(root, path))
 	if err != nil {
 		c.Fatal(err)
 	}
+	return readPage(section(string(text), heading))
+}
+
+func (c cluster) do(p page, python string, replace ...string) {
+	c.Helper()
 	words := strings.NewReplacer(replace...)
-	p := readPage(section(string(text), "## Try it"))
 	dir := c.TempDir()
 	examples, err := filepath.Abs(filepath.Join(root, "examples"))
 	if err != nil {

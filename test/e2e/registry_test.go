@@ -12,19 +12,22 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 )
 
 const registryNamespace = "e2e-registry"
 
 // registryKeepsModels uses the client that people have, on a registry whose database is made for it: a model that it
-// registers is served by its name there, the registry knows the service, and nothing is lost when the database is killed, or
-// when the registry goes and comes again.
+// registers is served by its name there, the registry knows the service, and nothing is lost when the database is killed,
+// when its tables are dropped and restored, or when the registry goes and comes again. Meanwhile another registry on the
+// same database gets into trouble, which takes a while to tell.
 func (c cluster) registryKeepsModels() {
 	python := c.registryPython()
 	c.mustKubectl("apply", "-f", c.manifest("registry.yaml", "${POSTGRES}", c.image("modelplane-postgres")))
 	c.Cleanup(func() { c.undo("delete", "namespace", registryNamespace, "--wait=false") })
 	c.registryIsAvailable()
+	c.mustKubectl("apply", "-f", c.manifest("registry-second.yaml"))
 	host := c.mustKubectl("get", "nodes", "-o", `jsonpath={.items[0].status.addresses[?(@.type=="InternalIP")].address}`)
 	web := c.serve(host)
 	model, err := os.ReadFile(filepath.Join(root, "examples/onnx/iris/model.onnx"))
@@ -47,13 +50,24 @@ func (c cluster) registryKeepsModels() {
 		c.Fatalf("there are no ids in what the client says:\n%s", out)
 	}
 	c.mustKubectl("apply", "-f", c.manifest("registry-service.yaml", "${MODEL}", ids[1], "${VERSION}", ids[2]))
+	c.secondIsAvailable()
+	c.changeSecond(`{"spec":{"postgres":{"passwordSecret":{"name":"wrong","key":"password"}}}}`)
 	c.becomesReady(registryNamespace, "iris")
 	c.irisAnswers(registryNamespace, "iris")
 	c.eventually("the service in the registry", c.serviceIsRegistered)
+	c.secondTells(`password authentication failed.* Check the credentials`)
+	c.changeSecond(`{"spec":{"postgres":{"passwordSecret":{"name":"models-postgres-credentials","key":"password"}}}}`)
+	c.secondIsWell()
 
+	c.changeSecond(secondDatabase("nowhere")) // where nothing answers
 	c.databaseIsKilled()
 	client("read")
-	c.wrongPasswordIsTold()
+	c.backupIsRestored(python)
+	client("read")
+	c.secondTells(`(?i)nowhere.*check (the|its) address.*Its database is PostgreSQL nowhere:5432`)
+	c.changeSecond(secondDatabase("models-postgres"))
+	c.secondIsWell()
+	c.mustKubectl("delete", "modelregistry", "second", "-n", registryNamespace, "--timeout=5m")
 
 	claim := c.mustKubectl("get", "pvc", "models-postgres-storage", "-n", registryNamespace, "-o", "jsonpath={.metadata.uid}")
 	c.mustKubectl("delete", "modelregistry", "models", "-n", registryNamespace, "--timeout=5m")
@@ -120,32 +134,63 @@ func (c cluster) databaseIsKilled() {
 	c.registryAnswers()
 }
 
-// wrongPasswordIsTold gives a second registry on the same database another password: it says so and goes on answering, and
-// is well again when the password is.
-func (c cluster) wrongPasswordIsTold() {
+// backupIsRestored does what the page says of backup and restore, and loses all tables in between.
+func (c cluster) backupIsRestored(python string) {
 	c.Helper()
-	c.mustKubectl("apply", "-f", c.manifest("registry-second.yaml"))
-	available := func(what string) {
-		c.Helper()
-		c.mustKubectl("wait", "--for="+what, "--timeout=5m", "-n", registryNamespace, "modelregistry/second")
+	p := c.readPage("docs/model-registry.md", "### Backup and restore")
+	if len(p.commands) < 2 || !strings.Contains(p.commands[0], "pg_dump") {
+		c.Fatalf("the page begins with %q", p.commands)
 	}
-	available("condition=Available")
-	secret := func(name string) string {
-		return `{"spec":{"postgres":{"passwordSecret":{"name":"` + name + `","key":"password"}}}}`
-	}
-	c.mustKubectl("patch", "modelregistry", "second", "-n", registryNamespace, "--type=merge", "-p", secret("wrong"))
-	c.eventually("words about the password", func() error {
-		says, err := c.kubectl("get", "modelregistry", "second", "-n", registryNamespace, "-o", `jsonpath={.status.conditions[?(@.type=="Degraded")].message}`)
-		if err == nil && !strings.Contains(says, "password authentication failed") {
+	lose := `kubectl -n models exec deploy/team-postgres -- bash -c ` +
+		`'PGPASSWORD=$POSTGRESQL_PASSWORD psql -v ON_ERROR_STOP=1 -h 127.0.0.1 -U $POSTGRESQL_USER -c "DROP OWNED BY $POSTGRESQL_USER" $POSTGRESQL_DATABASE'`
+	p.commands = slices.Insert(p.commands, 1, lose)
+	c.do(p, python, "-n models ", "-n "+registryNamespace+" ", "deploy/team", "deploy/models")
+	c.mustKubectl("rollout", "status", "deployment/models", "-n", registryNamespace, "--timeout=5m")
+	c.registryAnswers()
+}
+
+// changeSecond updates the second registry into trouble or out of it.
+func (c cluster) changeSecond(patch string) {
+	c.Helper()
+	c.mustKubectl("patch", "modelregistry", "second", "-n", registryNamespace, "--type=merge", "-p", patch)
+}
+
+// secondDatabase says that a switch to the database of another host is meant.
+func secondDatabase(host string) string {
+	return fmt.Sprintf(`{"metadata":{"annotations":{"modelplane.dev/switch-database":"postgres/%[1]s:5432/model_registry"}},"spec":{"postgres":{"host":%[1]q}}}`, host)
+}
+
+func (c cluster) secondIsAvailable() {
+	c.Helper()
+	c.mustKubectl("wait", "--for=condition=Available", "--timeout=5m", "-n", registryNamespace, "modelregistry/second")
+}
+
+// secondTells waits until the second registry says what is wrong, and asks the pod of before, which goes on answering.
+func (c cluster) secondTells(words string) {
+	c.Helper()
+	c.registryTells(registryNamespace, "second", words)
+	c.secondIsAvailable()
+	c.eventually("an answer of the pod of before", func() error {
+		_, err := c.get(c.addressIn(registryNamespace, "second") + ":8080/api/model_registry/v1/registered_models")
+		return err
+	})
+}
+
+// registryTells waits until a registry says what somebody must do something about.
+func (c cluster) registryTells(namespace, name, words string) {
+	c.Helper()
+	c.eventually("words about "+words, func() error {
+		says, err := c.kubectl("get", "modelregistry", name, "-n", namespace, "-o", `jsonpath={.status.conditions[?(@.type=="Degraded")].message}`)
+		if err == nil && !regexp.MustCompile(words).MatchString(says) {
 			err = fmt.Errorf("it says %q", says)
 		}
 		return err
 	})
-	available("condition=Available")
-	if _, err := c.get(c.addressIn(registryNamespace, "second") + ":8080/api/model_registry/v1/registered_models"); err != nil {
-		c.Errorf("the pod of before does not answer: %v", err)
-	}
-	c.mustKubectl("patch", "modelregistry", "second", "-n", registryNamespace, "--type=merge", "-p", secret("models-postgres-credentials"))
+}
+
+// secondIsWell waits until there is nothing left to tell.
+func (c cluster) secondIsWell() {
+	c.Helper()
 	c.eventually("the end of the trouble", func() error {
 		says, err := c.kubectl("get", "modelregistry", "second", "-n", registryNamespace, "-o",
 			`jsonpath={.status.conditions[?(@.type=="Degraded")].status}{.status.conditions[?(@.type=="Progressing")].status}`)
@@ -154,7 +199,7 @@ func (c cluster) wrongPasswordIsTold() {
 		}
 		return err
 	})
-	c.mustKubectl("delete", "modelregistry", "second", "-n", registryNamespace, "--timeout=5m")
+	c.secondIsAvailable()
 }
 
 func (c cluster) registered(what string) string {

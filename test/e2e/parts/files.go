@@ -16,8 +16,9 @@ import (
 // tools are the commands that the init containers of the server use.
 var tools = []string{"sh", "cat", "chmod", "cp", "cut", "date", "find", "head", "ls", "mkdir", "mv", "printf", "rm", "sha256sum", "sleep", "sort", "test", "touch", "tr"}
 
-func addShell(tree string) error {
-	for _, name := range tools {
+// addPrograms puts programs of this machine to where a shell looks for them.
+func addPrograms(tree string, names ...string) error {
+	for _, name := range names {
 		from, err := exec.LookPath(name)
 		if err != nil {
 			return fmt.Errorf("%w: %w", errUnavailable, err)

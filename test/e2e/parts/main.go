@@ -124,7 +124,7 @@ func fill(ctx context.Context, py python, tree string) error {
 	if err := py.compile(ctx, tree); err != nil {
 		return err
 	}
-	if err := addShell(tree); err != nil {
+	if err := addPrograms(tree, tools...); err != nil {
 		return err
 	}
 	return addLibraries(tree)

@@ -15,6 +15,12 @@ import (
 // postgresStarter is the program that the image starts, below the directory in which this one is called.
 const postgresStarter = "./test/e2e/postgres"
 
+// What the image has of PostgreSQL: what its server needs, and what people call in it by name, in a bash.
+var (
+	postgresServer = []string{"postgres", "initdb", "pg_isready"}
+	postgresTools  = []string{"psql", "pg_dump", "pg_restore"}
+)
+
 // postgresTree has the programs of the newest PostgreSQL of this machine, with all that they read.
 func postgresTree(ctx context.Context, py python) (string, error) {
 	found, err := filepath.Glob("/usr/lib/postgresql/*/bin/postgres")
@@ -30,15 +36,21 @@ func postgresTree(ctx context.Context, py python) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return ensure(ctx, "postgres-"+filepath.Base(home), py, []string{home, string(source)}, func(ctx context.Context, _ python, tree string) error {
+	recipe := slices.Concat([]string{home, string(source)}, postgresServer, postgresTools)
+	return ensure(ctx, "postgres-"+filepath.Base(home), py, recipe, func(ctx context.Context, _ python, tree string) error {
 		return fillPostgres(ctx, home, tree)
 	})
 }
 
 func fillPostgres(ctx context.Context, home, tree string) error {
 	tell("copying PostgreSQL %s", filepath.Base(home))
-	for _, program := range []string{"postgres", "initdb", "pg_isready"} {
+	for _, program := range postgresServer {
 		if err := copyFile(filepath.Join(home, "bin", program), filepath.Join(tree, home, "bin", program)); err != nil {
+			return err
+		}
+	}
+	for _, tool := range postgresTools {
+		if err := copyFile(filepath.Join(home, "bin", tool), filepath.Join(tree, "usr/bin", tool)); err != nil {
 			return err
 		}
 	}
@@ -59,7 +71,7 @@ func fillPostgres(ctx context.Context, home, tree string) error {
 			return fmt.Errorf("build the program that starts it: %w", err)
 		}
 	}
-	if err := addShell(tree); err != nil {
+	if err := addPrograms(tree, append([]string{"bash"}, tools...)...); err != nil {
 		return err
 	}
 	return addLibraries(tree)
