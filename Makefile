@@ -15,8 +15,8 @@ TESTLINK := -vet=off -ldflags=-w
 TESTFLAGS ?=
 # How many test packages run at once. Each may start an API server of its own, and waits for it more than it computes.
 TESTJOBS ?= $(shell echo $$((3 * $$(nproc))))
-# Packages whose tests take longest. They begin first, so that none of them is waited for alone at the end.
-SLOW := $(addprefix ./,internal/mlflow internal/serving test/engine internal/serving/graphs bench/serving test/serving test/packaging)
+# Packages whose tests take longest. They begin first, the longest before all, so that none of them is waited for alone at the end.
+SLOW := $(addprefix ./,test/packaging test/serving internal/mlflow test/engine internal/serving bench/serving hack/image internal/serving/graphs internal/serving/trainedmodels)
 # Packages in which many things happen at once. With RACE=1 they are tested with the race detector instead of without.
 RACY := $(addprefix ./internal/,engine/... testkit/... process/... manager/... certs/... admission/... fetch/... modelregistry/catalog/... modelregistry/server modelregistry/server/entity modelregistry/server/filter)
 RACE ?=
@@ -90,18 +90,22 @@ test: ## Run every test that needs no node, against a real API server
 	echo "==> go vet"; \
 	$(GO) run ./hack/progress $(GO) vet -v ./...; \
 	(cd local && $(GO) vet ./...); \
-	log=$$(mktemp); racing=; \
-	[ -z "$(RACE)" ] || { echo "==> tests with the race detector, beside the others; what they say comes after them"; \
-		$(MAKE) --no-print-directory test-race TESTJOBS=$$(nproc) >"$$log" 2>&1 & racing=$$!; }; \
-	echo "==> tests"; \
+	echo "==> tests; those with the race detector, of the local control plane and of the ONNX server run beside, and speak after them"; \
+	log=$$(mktemp); $(MAKE) --no-print-directory --keep-going test-beside TESTJOBS=$$(nproc) >"$$log" 2>&1 & beside=$$!; \
 	packages=$$($(GO) list $(SLOW) ./... | awk '!seen[$$0]++'); \
 	[ -z "$(RACE)" ] || packages=$$(grep -vxFf <($(GO) list $(RACY)) <<<"$$packages"); \
 	failed=; $(GO) test $(TESTLINK) -p $(TESTJOBS) -timeout 20m $(TESTFLAGS) $$packages || failed=1; \
-	[ -z "$$racing" ] || { wait "$$racing" || failed=1; cat "$$log"; }; \
-	rm -f "$$log"; [ -z "$$failed" ] || exit 1; \
-	echo "==> tests of the local control plane"; \
-	(cd local && $(GO) test $(TESTLINK) -p $(TESTJOBS) -timeout 20m $(TESTFLAGS) ./...); \
-	$(MAKE) --no-print-directory test-onnx
+	wait "$$beside" || failed=1; \
+	cat "$$log"; rm -f "$$log"; [ -z "$$failed" ]
+
+# Each of these leaves a core idle when it runs alone.
+.PHONY: test-beside
+test-beside: $(if $(RACE),test-race) test-local test-onnx
+
+.PHONY: test-local
+test-local: ## Run the tests of the local control plane
+	@echo "==> tests of the local control plane"
+	@cd local && $(GO) test $(TESTLINK) -p $(TESTJOBS) -timeout 20m $(TESTFLAGS) ./...
 
 .PHONY: test-race
 test-race: ## Run the tests of packages in which many things happen at once with the race detector (needs a C compiler)
