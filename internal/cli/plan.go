@@ -75,9 +75,9 @@ func NewPlanCommand(planner func() (*Planner, error)) *cobra.Command {
 		Short: "Show what manifests become, without a cluster",
 		Long: `Reads manifests (objects, lists of them, and whatever they refer to), runs the
 same defaulting, validation and planning as the manager, and prints the children
-as YAML with the conditions as comments. No cluster is contacted. The runtimes
-and the configuration of a new installation stand around, unless the manifests
-have their own.
+as YAML with the conditions, and what other systems would be told, as comments.
+No cluster is contacted. The runtimes and the configuration of a new installation
+stand around, unless the manifests have their own.
 
 Exit code: 0 planned, 2 refused (with the message that admission would give) or
 warned of with --strict, 1 failed, 64 wrong call.`,
@@ -222,20 +222,55 @@ func (p *Planner) kindOf(gvk schema.GroupVersionKind) int {
 	return slices.IndexFunc(p.Kinds, func(k admission.Kind) bool { return k.GVK == gvk })
 }
 
+// decide asks the controllers of a kind: the one that decides most, then those that add to it.
 func (p *Planner) decide(ctx context.Context, world *engine.World, a *planned) error {
-	for _, c := range p.Controllers {
+	first := slices.SortedStableFunc(slices.Values(p.Controllers), func(a, b engine.Controller) int { return adds(a) - adds(b) })
+	for _, c := range first {
 		obj, err := p.asReadBy(c, a)
 		if err != nil {
 			return err
 		}
-		if obj == nil {
+		if obj == nil || a.decided && adds(c) == 0 || a.DeleteSelf != nil {
 			continue
 		}
-		a.decided = true
-		a.Decision, err = c.Decide(ctx, obj, world)
-		return err
+		d, err := c.Decide(ctx, obj, world)
+		if err != nil {
+			return err
+		}
+		a.add(d, c.Spec().Status)
 	}
 	return nil
+}
+
+// adds is 1 for a controller that only has a part of the status.
+func adds(c engine.Controller) int {
+	if c.Spec().Status == nil {
+		return 0
+	}
+	return 1
+}
+
+// add takes a decision, and of one that adds to another what is its to say.
+func (d *planned) add(more engine.Decision, part *engine.StatusOwnership) {
+	if !d.decided {
+		d.decided, d.Decision = true, more
+		return
+	}
+	d.Children, d.Events, d.Calls = append(d.Children, more.Children...), append(d.Events, more.Events...), append(d.Calls, more.Calls...)
+	d.Conditions = append(d.Conditions, more.Conditions...)
+	if d.Status == nil {
+		d.Status = map[string]any{}
+	}
+	said, _, _ := unstructured.NestedSlice(d.Status, "conditions")
+	theirs, _, _ := unstructured.NestedSlice(more.Status, "conditions")
+	if all := slices.Concat(said, theirs); len(all) > 0 {
+		d.Status["conditions"] = all
+	}
+	for _, field := range part.Fields {
+		if value, there := more.Status[field]; there {
+			d.Status[field] = value
+		}
+	}
 }
 
 // asReadBy is an object in the version that a controller reads, to which the API server would convert it; nil if the

@@ -67,6 +67,7 @@ type answer struct {
 	Warnings   []string         `json:"warnings,omitempty"`
 	Status     map[string]any   `json:"status,omitempty"`
 	Events     []engine.Event   `json:"events,omitempty"`
+	Calls      []string         `json:"calls,omitempty"`
 	Children   []map[string]any `json:"children,omitempty"`
 }
 
@@ -77,7 +78,7 @@ func (d *decisions) json(out io.Writer) error {
 	}{Objects: []answer{}, Skipped: d.skipped}
 	for _, m := range d.made {
 		a := answer{APIVersion: m.gvk.GroupVersion().String(), Kind: m.gvk.Kind, Name: nameOf(m.object), Verdict: m.verdict(),
-			Warnings: m.warnings, Status: m.Status, Events: m.told()}
+			Warnings: m.warnings, Status: m.Status, Events: m.told(), Calls: m.calls()}
 		for _, child := range m.Children {
 			a.Children = append(a.Children, child.Object)
 		}
@@ -108,6 +109,18 @@ func (d *planned) summary(b *bytes.Buffer) {
 	for _, e := range d.told() {
 		comment(b, "event %s: %s", e.Reason, e.Message)
 	}
+	for _, call := range d.calls() {
+		comment(b, "call %s", call)
+	}
+}
+
+// calls are what other systems would be asked to do, in the words of whoever asks.
+func (d *planned) calls() []string {
+	var out []string
+	for _, c := range d.Calls {
+		out = append(out, fmt.Sprintf("%s: %v", c.Name, c.Request))
+	}
+	return out
 }
 
 // status prints what the status says besides conditions.

@@ -63,6 +63,8 @@ type Decision struct {
 	Conditions kube.Conditions
 	Problem    *Problem
 	Events     []Event
+	// Calls are what other systems would be asked to do.
+	Calls []Call
 }
 
 func (c *controllerOf[T, Seen]) Decide(ctx context.Context, obj client.Object, world *World) (Decision, error) {
@@ -82,7 +84,7 @@ func (c *controllerOf[T, Seen]) Decide(ctx context.Context, obj client.Object, w
 	if plan.DeleteSelf != nil {
 		return Decision{DeleteSelf: plan.DeleteSelf}, nil
 	}
-	d := Decision{KeepChildren: plan.KeepChildren, Problem: plan.Problem, Events: plan.Events}
+	d := Decision{KeepChildren: plan.KeepChildren, Problem: plan.Problem, Events: plan.Events, Calls: plan.Calls}
 	if d.Children, err = world.render(plan); err != nil {
 		return Decision{}, err
 	}

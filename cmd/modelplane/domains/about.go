@@ -16,6 +16,7 @@ import (
 	"github.com/modelplane/modelplane/internal/cli/explain"
 	"github.com/modelplane/modelplane/internal/mlflow/migrate"
 	"github.com/modelplane/modelplane/internal/modelregistry"
+	"github.com/modelplane/modelplane/internal/modelregistry/link"
 )
 
 // About is what `modelplane explain` must be told of kinds besides their
@@ -35,6 +36,7 @@ func About() []explain.About {
 			},
 			Conditions: []string{"PredictorReady", "TransformerReady", "ExplainerReady", "IngressReady", "CanaryPredictorReady"},
 			Latest:     "LatestDeploymentReady",
+			Aside:      []string{link.ConditionLinked},
 			Commands: map[string][]string{
 				string(v1beta1.RuntimeNotRecognized): listRuntimes,
 				string(v1beta1.NoSupportingRuntime):  listRuntimes,

@@ -47,6 +47,8 @@ type About struct {
 	// Conditions in the order in which one depends on the other, and no others:
 	// what comes first is the first cause.
 	Conditions []string
+	// Aside are conditions on which being ready does not depend; what is wrong by them is noted.
+	Aside []string
 	// Latest is the condition that is not True while what was asked for last is not served yet, and may be missing.
 	Latest string
 	// Commands to suggest for a reason, after "kubectl". NAMESPACE and NAME

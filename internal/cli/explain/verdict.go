@@ -72,6 +72,11 @@ func (x *exploration) judge(r *Report) {
 	default:
 		v.saysNotReady()
 	}
+	for _, typ := range x.kind.about.Aside {
+		if c := find(v.conditions, typ); c != nil && c.status != string(metav1.ConditionTrue) {
+			r.Notes = append(r.Notes, c.sentence())
+		}
+	}
 	r.Commands = v.commands()
 }
 

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/url"
 	"regexp"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/types"
 
@@ -23,6 +24,23 @@ type Entry struct {
 	// ID, Model and Version are ids in the registry, as the labels say; the first or the second may be empty.
 	ID, Model, Version string
 	Runtime, URL       string
+}
+
+// String says what the registry is told, for people. Before a service is made nobody knows its UID.
+func (e Entry) String() string {
+	name := e.Name
+	if strings.HasSuffix(name, "/") {
+		name += "UID"
+	}
+	text := fmt.Sprintf("%s is told of inference service %s in serving environment %s", e.Registry.URL, name, e.Environment)
+	for _, part := range [][2]string{
+		{"id", e.ID}, {"registered model", e.Model}, {"model version", e.Version}, {"runtime", e.Runtime}, {"url", e.URL},
+	} {
+		if part[1] != "" {
+			text += ", " + part[0] + " " + part[1]
+		}
+	}
+	return text
 }
 
 // Told is what the registry made of it.
