@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/modelplane/modelplane/internal/process/command"
+	"github.com/modelplane/modelplane/internal/process/command/commandtest"
 )
 
 // asCommand makes the test binary behave as modelplane-pod itself, for tests that need a process.
@@ -30,7 +31,6 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestWrongCallsAreOneLine: exit code 64, one line that says what to do, nothing else.
 func TestWrongCallsAreOneLine(t *testing.T) {
 	for _, c := range []struct {
 		args []string
@@ -44,18 +44,7 @@ func TestWrongCallsAreOneLine(t *testing.T) {
 		{[]string{"storage-initializer", "a", "b", "--log-level=loud"}, "--log-level"},
 		{[]string{"version", "--output=xml"}, "--output"},
 	} {
-		t.Run(strings.Join(c.args, " "), func(t *testing.T) {
-			var stderr, stdout bytes.Buffer
-			root := newRoot()
-			root.SetOut(&stdout)
-			root.SetErr(&stdout)
-			if code := command.Execute(root, c.args, &stderr); code != command.ExitUsage {
-				t.Errorf("exit code %d, want %d", code, command.ExitUsage)
-			}
-			if got := stderr.String(); !strings.Contains(got, c.want) || strings.Count(got, "\n") != 1 || stdout.Len() > 0 {
-				t.Errorf("stderr %q, stdout %q; want one line that contains %q", got, &stdout, c.want)
-			}
-		})
+		t.Run(strings.Join(c.args, " "), func(t *testing.T) { commandtest.WrongCall(t, newRoot(), c.args, c.want) })
 	}
 }
 

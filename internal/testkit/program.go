@@ -69,6 +69,25 @@ func (p *Program) PID() int { return p.cmd.Process.Pid }
 // Ended is closed once the process has ended.
 func (p *Program) Ended() <-chan struct{} { return p.ended }
 
+// Signal sends one to the process.
+func (p *Program) Signal(t testing.TB, s os.Signal) {
+	t.Helper()
+	if err := p.cmd.Process.Signal(s); err != nil {
+		t.Fatalf("signalling %s: %v", p.Name, err)
+	}
+}
+
+// ExitCode waits for the end of the process.
+func (p *Program) ExitCode(t testing.TB, patience time.Duration) int {
+	t.Helper()
+	select {
+	case <-p.ended:
+	case <-time.After(patience):
+		t.Fatalf("%s does not end", p.Name)
+	}
+	return p.cmd.ProcessState.ExitCode()
+}
+
 // Kill ends the process without a word and waits for its end.
 func (p *Program) Kill() {
 	_ = p.cmd.Process.Kill()

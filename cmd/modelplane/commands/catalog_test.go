@@ -38,22 +38,9 @@ func TestCatalogServes(t *testing.T) {
 		}
 	}
 	port := testkit.FreePort(t)
-	p := &program{t: t, ended: make(chan struct{})}
-	p.cmd = exec.Command(os.Args[0], "catalog", fmt.Sprintf("--listen=localhost:%d", port), "--catalogs-path="+filepath.Join(dir, "sources.yaml"),
+	p := run(t, []string{"PGHOST=database", "PGPASSWORD=do-not-tell", "CATALOG_LEADER_HEARTBEAT=1s"},
+		"catalog", fmt.Sprintf("--listen=localhost:%d", port), "--catalogs-path="+filepath.Join(dir, "sources.yaml"),
 		"--tls-cert-file="+filepath.Join(dir, "tls.crt"), "--tls-key-file="+filepath.Join(dir, "tls.key"), "--shutdown-delay=0s")
-	p.cmd.Env = append(os.Environ(), asCommand+"=1", "PGHOST=database", "PGPASSWORD=do-not-tell", "CATALOG_LEADER_HEARTBEAT=1s")
-	p.cmd.Stderr, p.cmd.Stdout = &p.log, &p.log
-	if err := p.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	go func() { defer close(p.ended); _ = p.cmd.Wait() }()
-	t.Cleanup(func() {
-		_ = p.cmd.Process.Kill()
-		<-p.ended
-		if t.Failed() {
-			t.Logf("the process wrote:\n%s", &p.log)
-		}
-	})
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(pair.Roots)
 	c := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}}}
@@ -70,11 +57,11 @@ func TestCatalogServes(t *testing.T) {
 		}
 		return nil
 	})
-	p.signal(syscall.SIGTERM)
-	if code := p.exitCode(); code != 0 {
+	p.Signal(t, syscall.SIGTERM)
+	if code := p.ExitCode(t, patience); code != 0 {
 		t.Errorf("exit code %d, want 0", code)
 	}
-	if log := p.log.String(); !strings.Contains(log, "PGHOST") || !strings.Contains(log, "CATALOG_LEADER_HEARTBEAT") || strings.Contains(log, "do-not-tell") {
+	if log := p.Output(); !strings.Contains(log, "PGHOST") || !strings.Contains(log, "CATALOG_LEADER_HEARTBEAT") || strings.Contains(log, "do-not-tell") {
 		t.Error("the log does not name the variables that are not used, or tells their values")
 	}
 }

@@ -3,7 +3,6 @@
 package commands
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"net"
@@ -11,7 +10,6 @@ import (
 	"os"
 	"os/exec"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -25,30 +23,10 @@ const patience = 60 * time.Second
 
 // program is the real command, against the real API server.
 type program struct {
+	*testkit.Program
 	t      *testing.T
-	cmd    *exec.Cmd
 	health string
 	hooks  string
-	ended  chan struct{}
-	log    lines
-}
-
-// lines collects what a process writes.
-type lines struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (l *lines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buf.Write(p)
-}
-
-func (l *lines) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buf.String()
 }
 
 func start(t *testing.T, args ...string) *program {
@@ -56,24 +34,24 @@ func start(t *testing.T, args ...string) *program {
 	cluster := testkit.Start(t)
 	define(t, cluster)
 	port := testkit.FreePort(t)
-	p := &program{t: t, health: fmt.Sprintf("127.0.0.1:%d", testkit.FreePort(t)), hooks: fmt.Sprintf("127.0.0.1:%d", port),
-		ended: make(chan struct{})}
-	p.cmd = exec.Command(os.Args[0], append([]string{"manager",
+	p := &program{t: t, health: fmt.Sprintf("127.0.0.1:%d", testkit.FreePort(t)), hooks: fmt.Sprintf("127.0.0.1:%d", port)}
+	p.Program = run(t, nil, append([]string{"manager",
 		"--kubeconfig=" + cluster.Kubeconfig(), "--namespace=" + cluster.Namespace(t),
 		"--webhook-host=127.0.0.1", fmt.Sprintf("--webhook-port=%d", port), fmt.Sprintf("--webhook-url=https://127.0.0.1:%d", port),
 		"--health-probe-bind-address=" + p.health, "--metrics-bind-address=0",
 	}, args...)...)
-	p.cmd.Env = append(os.Environ(), asCommand+"=1")
-	p.cmd.Stderr, p.cmd.Stdout = &p.log, &p.log
-	if err := p.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	go func() { defer close(p.ended); _ = p.cmd.Wait() }()
+	return p
+}
+
+// run runs the command as a process of its own, with variables on top of the environment.
+func run(t *testing.T, variables []string, args ...string) *testkit.Program {
+	t.Helper()
+	cmd := exec.Command(os.Args[0], args...)
+	cmd.Env = append(append(os.Environ(), asCommand+"=1"), variables...)
+	p := testkit.RunProgram(t, "modelplane", cmd)
 	t.Cleanup(func() {
-		_ = p.cmd.Process.Kill()
-		<-p.ended
 		if t.Failed() {
-			t.Logf("the process wrote:\n%s", &p.log)
+			t.Logf("the process wrote:\n%s", p.Output())
 		}
 	})
 	return p
@@ -98,8 +76,8 @@ func (p *program) ready() {
 	p.t.Helper()
 	testkit.Eventually(p.t, patience, "the process to be ready", func() error {
 		select {
-		case <-p.ended:
-			p.t.Fatalf("the process ended: %s", p.cmd.ProcessState)
+		case <-p.Ended():
+			p.t.Fatalf("the process ended with %d", p.ExitCode(p.t, patience))
 		default:
 		}
 		resp, err := http.Get("http://" + p.health + "/readyz")
@@ -124,24 +102,6 @@ func (p *program) call() net.Conn {
 	return conn
 }
 
-func (p *program) signal(s os.Signal) {
-	p.t.Helper()
-	if err := p.cmd.Process.Signal(s); err != nil {
-		p.t.Fatal(err)
-	}
-}
-
-func (p *program) exitCode() int {
-	p.t.Helper()
-	select {
-	case <-p.ended:
-		return p.cmd.ProcessState.ExitCode()
-	case <-time.After(patience):
-		p.t.Fatal("the process does not end")
-		return -1
-	}
-}
-
 func TestSignalStopsCleanly(t *testing.T) {
 	for _, s := range []os.Signal{syscall.SIGTERM, os.Interrupt} {
 		t.Run(s.String(), func(t *testing.T) {
@@ -149,17 +109,17 @@ func TestSignalStopsCleanly(t *testing.T) {
 			p.ready()
 			p.call().Close()       // leaves before the handshake
 			defer p.call().Close() // is in the middle of it when the process stops
-			p.signal(s)
-			if code := p.exitCode(); code != 0 {
+			p.Signal(t, s)
+			if code := p.ExitCode(t, patience); code != 0 {
 				t.Errorf("exit code %d, want 0", code)
 			}
-			if log := p.log.String(); !strings.Contains(log, `"msg":"Stopped"`) {
+			if log := p.Output(); !strings.Contains(log, `"msg":"Stopped"`) {
 				t.Error("the log does not say that the process stopped")
 			}
-			if n := strings.Count(p.log.String(), "\n"); n > 12 {
+			if n := strings.Count(p.Output(), "\n"); n > 12 {
 				t.Errorf("%d lines for a start and a stop, want the log to be quiet", n)
 			}
-			for line := range strings.Lines(p.log.String()) {
+			for line := range strings.Lines(p.Output()) {
 				if !strings.HasPrefix(line, "{") {
 					t.Errorf("a line that is not structured: %s", line)
 				}
@@ -174,7 +134,7 @@ func TestSignalStopsCleanly(t *testing.T) {
 func TestSecondSignalEndsAtOnce(t *testing.T) {
 	p := start(t, "--shutdown-delay=10m", "--shutdown-timeout=20m")
 	p.ready()
-	p.signal(syscall.SIGTERM)
+	p.Signal(t, syscall.SIGTERM)
 	testkit.Eventually(t, patience, "the first signal to be noticed", func() error {
 		resp, err := http.Get("http://" + p.health + "/readyz")
 		if err != nil {
@@ -187,18 +147,18 @@ func TestSecondSignalEndsAtOnce(t *testing.T) {
 		return nil
 	})
 	begin := time.Now()
-	p.signal(syscall.SIGTERM)
-	if code := p.exitCode(); code != command.ExitFailed || time.Since(begin) > 5*time.Second {
+	p.Signal(t, syscall.SIGTERM)
+	if code := p.ExitCode(t, patience); code != command.ExitFailed || time.Since(begin) > 5*time.Second {
 		t.Errorf("exit code %d after %s, want %d at once", code, time.Since(begin), command.ExitFailed)
 	}
 }
 
 func TestUnreadableKubeconfigIsAFailure(t *testing.T) {
 	p := start(t, "--kubeconfig="+t.TempDir()+"/missing")
-	if code := p.exitCode(); code != command.ExitFailed {
+	if code := p.ExitCode(t, patience); code != command.ExitFailed {
 		t.Errorf("exit code %d, want %d", code, command.ExitFailed)
 	}
-	if log := p.log.String(); !strings.Contains(log, "kubeconfig") || strings.Count(log, "\n") != 1 {
+	if log := p.Output(); !strings.Contains(log, "kubeconfig") || strings.Count(log, "\n") != 1 {
 		t.Errorf("the process wrote %q, want one line about the kubeconfig", log)
 	}
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/modelplane/modelplane/internal/cli"
 	"github.com/modelplane/modelplane/internal/process/command"
+	"github.com/modelplane/modelplane/internal/process/command/commandtest"
 	"github.com/modelplane/modelplane/internal/testkit"
 	"github.com/modelplane/modelplane/internal/version"
 )
@@ -28,7 +29,6 @@ func TestMain(m *testing.M) {
 	testkit.Main(m)
 }
 
-// TestWrongCallsAreOneLine: exit code 64, one line that says what to do, nothing else.
 func TestWrongCallsAreOneLine(t *testing.T) {
 	for _, c := range []struct {
 		args []string
@@ -57,17 +57,7 @@ func TestWrongCallsAreOneLine(t *testing.T) {
 			for name, value := range c.env {
 				t.Setenv(name, value)
 			}
-			var stderr, stdout bytes.Buffer
-			root := New()
-			root.SetOut(&stdout)
-			root.SetErr(&stdout)
-			if code := command.Execute(root, c.args, &stderr); code != command.ExitUsage {
-				t.Errorf("exit code %d, want %d", code, command.ExitUsage)
-			}
-			got := stderr.String()
-			if !strings.Contains(got, c.want) || strings.Count(got, "\n") != 1 || stdout.Len() > 0 {
-				t.Errorf("stderr %q, stdout %q; want one line that contains %q", got, &stdout, c.want)
-			}
+			commandtest.WrongCall(t, New(), c.args, c.want)
 		})
 	}
 }
