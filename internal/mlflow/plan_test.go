@@ -7,8 +7,13 @@ import (
 	"regexp"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	mlflowv1 "github.com/modelplane/modelplane/api/mlflow/v1"
 	"github.com/modelplane/modelplane/internal/admission"
 	"github.com/modelplane/modelplane/internal/cli"
+	"github.com/modelplane/modelplane/internal/engine"
+	"github.com/modelplane/modelplane/internal/engine/domaintest"
 	"github.com/modelplane/modelplane/internal/mlflow"
 	"github.com/modelplane/modelplane/internal/mlflow/mlflowtest"
 	"github.com/modelplane/modelplane/internal/testkit"
@@ -71,4 +76,11 @@ func withoutJobs(plan []byte) []byte {
 // TestEveryFieldIsPlannedOnce: a case moves each field that the kind has.
 func TestEveryFieldIsPlannedOnce(t *testing.T) {
 	testkit.EveryFieldIn(t, "testdata/plan", "../../test/conformance/fields/mlflow.opendatahub.io_v1_MLflow.tsv", 40, 100)
+}
+
+// TestKeepsNothing: what the engine keeps of a look does not hold the MLflow.
+func TestKeepsNothing(t *testing.T) {
+	domaintest.KeepsNothing(t, mlflow.New().Controllers()[0], &engine.World{Scheme: mlflowtest.Scheme}, func() *mlflowv1.MLflow {
+		return &mlflowv1.MLflow{ObjectMeta: metav1.ObjectMeta{Name: "mlflow"}}
+	})
 }

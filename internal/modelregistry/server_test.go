@@ -63,11 +63,12 @@ func deployment(t *testing.T, b *registrytest.Bench, name string) *appsv1.Deploy
 }
 
 // TestLife: a registry with a database elsewhere comes, waits for its password, answers, gets another password and a proxy, is
-// meddled with, costs nothing at rest and after a restart, and goes without a trace.
+// meddled with, costs nothing at rest and after a restart, nor do Secrets of others, and goes without a trace.
 func TestLife(t *testing.T) {
 	b := registrytest.New(t)
 	watched(t, b)
 	counter := testkit.NewCounter()
+	unread := b.ForeignSecrets(t, counter)
 	m := b.Registry("team")
 	b.Create(t, m)
 	stop := b.Manage(t, counter.Wrap(b.Manager))
@@ -110,6 +111,7 @@ func TestLife(t *testing.T) {
 		}
 		return nil
 	})
+	unread()
 	b.Delete(t, m)
 	testkit.Eventually(t, registrytest.Patience, "the end", func() error { return b.Ended(m) })
 	b.Gone(t, &rbacv1.ClusterRoleBinding{}, "team-auth-delegator")

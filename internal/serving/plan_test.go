@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/version"
 
 	"github.com/modelplane/modelplane/api/serving/v1alpha1"
@@ -38,12 +39,16 @@ func TestPlan(t *testing.T) {
 	})
 }
 
-// TestLooksKeepNothing: what the engine keeps of a look at a service or a graph is names only.
+// TestLooksKeepNothing: what the engine keeps of a look at a service, a model or a graph is names only.
 func TestLooksKeepNothing(t *testing.T) {
 	room := serving.New()
 	planner := servingtest.Planner(t, room)
 	world := &engine.World{Scheme: planner.Scheme, Objects: planner.Around}
 	meta := metav1.ObjectMeta{Namespace: "team", Name: "iris"}
+	several := &unstructured.Unstructured{Object: map[string]any{ // models of which share its memory
+		"apiVersion": "serving.kserve.io/v1beta1", "kind": "InferenceService", "metadata": map[string]any{"namespace": "team", "name": "several"},
+		"spec": map[string]any{"predictor": map[string]any{"sklearn": map[string]any{"resources": map[string]any{"limits": map[string]any{"memory": "1Gi"}}}}},
+	}}
 	for _, c := range room.Controllers() {
 		switch c.Object().(type) {
 		case *v1beta1.InferenceService:
@@ -51,6 +56,10 @@ func TestLooksKeepNothing(t *testing.T) {
 				isvc := &v1beta1.InferenceService{ObjectMeta: meta}
 				isvc.Spec.Predictor.Model = &v1beta1.ModelSpec{ModelFormat: v1beta1.ModelFormat{Name: "sklearn"}}
 				return isvc
+			})
+		case *v1alpha1.TrainedModel:
+			domaintest.KeepsNothing(t, c, &engine.World{Scheme: planner.Scheme, Objects: append(planner.Around, several)}, func() *v1alpha1.TrainedModel {
+				return &v1alpha1.TrainedModel{ObjectMeta: meta, Spec: v1alpha1.TrainedModelSpec{InferenceService: "several"}}
 			})
 		case *v1alpha1.InferenceGraph:
 			domaintest.KeepsNothing(t, c, world, func() *v1alpha1.InferenceGraph {

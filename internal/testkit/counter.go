@@ -5,6 +5,7 @@ package testkit
 import (
 	"cmp"
 	"fmt"
+	"io"
 	"maps"
 	"net/http"
 	"slices"
@@ -16,14 +17,16 @@ import (
 )
 
 // Counter counts the requests of the clients whose configuration it wrapped, by
-// verb and resource. A request counts when it leaves, whatever the answer.
+// verb and resource. A request counts when it leaves, whatever the answer. What
+// was read of the answers is counted as well.
 type Counter struct {
 	mu     sync.Mutex
 	counts Counts
+	read   map[Call]int
 }
 
 // NewCounter returns a counter at zero.
-func NewCounter() *Counter { return &Counter{counts: Counts{}} }
+func NewCounter() *Counter { return &Counter{counts: Counts{}, read: map[Call]int{}} }
 
 // Wrap returns a copy of cfg whose requests are counted. Several configurations
 // may be wrapped by one counter.
@@ -32,8 +35,42 @@ func (c *Counter) Wrap(cfg *rest.Config) *rest.Config {
 		c.mu.Lock()
 		c.counts[call]++
 		c.mu.Unlock()
-		return next.RoundTrip(req)
+		resp, err := next.RoundTrip(req)
+		if err == nil {
+			resp.Body = &countedBody{ReadCloser: resp.Body, read: func(n int) {
+				c.mu.Lock()
+				c.read[call] += n
+				c.mu.Unlock()
+			}}
+		}
+		return resp, err
 	})
+}
+
+// countedBody tells how much of an answer was read.
+type countedBody struct {
+	io.ReadCloser
+	read func(int)
+}
+
+func (b *countedBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	b.read(n)
+	return n, err
+}
+
+// Read is how many bytes of answers about a resource were read, however it was
+// asked for.
+func (c *Counter) Read(target string) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n := 0
+	for call, bytes := range c.read {
+		if call.Target() == target {
+			n += bytes
+		}
+	}
+	return n
 }
 
 // Snapshot returns the counts so far.

@@ -7,11 +7,15 @@ import (
 	"errors"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 
+	"github.com/modelplane/modelplane/api/aihub/v1alpha1"
 	"github.com/modelplane/modelplane/internal/admission"
 	"github.com/modelplane/modelplane/internal/cli"
+	"github.com/modelplane/modelplane/internal/engine"
+	"github.com/modelplane/modelplane/internal/engine/domaintest"
 	"github.com/modelplane/modelplane/internal/modelregistry/aihub"
 	"github.com/modelplane/modelplane/internal/testkit"
 )
@@ -77,4 +81,11 @@ func plan(t *testing.T, in []byte) []byte {
 		out.WriteString("refused: " + err.Error() + "\n")
 	}
 	return out.Bytes()
+}
+
+// TestKeepsNothing: what the engine keeps of a look does not hold the catalog.
+func TestKeepsNothing(t *testing.T) {
+	domaintest.KeepsNothing(t, aihub.New().Controllers()[0], &engine.World{Scheme: scheme}, func() *v1alpha1.Catalog {
+		return &v1alpha1.Catalog{ObjectMeta: metav1.ObjectMeta{Namespace: "models", Name: v1alpha1.CatalogName}}
+	})
 }

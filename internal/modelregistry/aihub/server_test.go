@@ -123,7 +123,7 @@ func (b *bench) left() *appsv1.Deployment {
 }
 
 // TestLife: a catalog comes beside a ConfigMap of its name that somebody wrote and the Deployment of another operator, answers, gets a source, is meddled with, costs
-// nothing at rest and after a restart, and goes without a trace but for what belongs to people.
+// nothing at rest and after a restart, nor do Secrets of others, and goes without a trace but for what belongs to people.
 func TestLife(t *testing.T) {
 	b := newBench(t)
 	b.InstallCRDs(t, testkit.ThirdParty(testkit.PrometheusOperator)...)
@@ -133,6 +133,7 @@ func TestLife(t *testing.T) {
 	c := b.catalog()
 	b.Create(t, theirs, c, b.left())
 	counter := testkit.NewCounter()
+	unread := b.ForeignSecrets(t, counter)
 	stop := b.manage(t, counter.Wrap(b.Manager))
 	b.available(t, metav1.ConditionFalse, "DeploymentUnavailable")
 	d := &appsv1.Deployment{}
@@ -197,6 +198,7 @@ func TestLife(t *testing.T) {
 	if b.Exists(t, d, "model-catalog"); d.Generation != generation {
 		t.Error("the pods were made anew for a change of a file that the server follows by itself")
 	}
+	unread()
 	b.Delete(t, c)
 	testkit.Eventually(t, domaintest.Patience, "the end", func() error {
 		return b.Ended([]client.Object{c}, aihub.New().Controllers())
