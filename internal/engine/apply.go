@@ -38,9 +38,10 @@ type writer struct {
 	rivals     *rivals
 	waker      *waker
 	clock      clock.PassiveClock
-	// oldManagers and unwritten as in Spec.
-	oldManagers []string
-	unwritten   map[string]string
+	// oldManagers, formerOwners and unwritten as in Spec.
+	oldManagers  []string
+	formerOwners []FormerOwner
+	unwritten    map[string]string
 }
 
 // outcome is what Apply has to tell.
@@ -389,7 +390,7 @@ func (w *writer) takenFields(in *intent, live client.Object) []string {
 func lastEditor(live client.Object) string {
 	name, when := "", metav1.Time{}
 	for _, m := range live.GetManagedFields() {
-		if !strings.HasPrefix(m.Manager, fieldOwnerPrefix) && m.Subresource == "" && m.Time != nil && !m.Time.Before(&when) {
+		if !IsOurs(m.Manager) && m.Subresource == "" && m.Time != nil && !m.Time.Before(&when) {
 			name, when = m.Manager, *m.Time
 		}
 	}

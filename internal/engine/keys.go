@@ -2,6 +2,8 @@
 
 package engine
 
+import "strings"
+
 // Keys that the engine writes on children (never into a pod template) and
 // objects.
 const (
@@ -30,3 +32,6 @@ const (
 
 	fieldOwnerPrefix = "modelplane-"
 )
+
+// IsOurs tells whether a field manager is one of the controllers of this project.
+func IsOurs(manager string) bool { return strings.HasPrefix(manager, fieldOwnerPrefix) }

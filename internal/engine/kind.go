@@ -5,10 +5,12 @@ package engine
 import (
 	"cmp"
 	"context"
+	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -193,6 +195,10 @@ type Spec struct {
 	// child over, so that a plan that does not have it removes it. What they
 	// set later is theirs: others go by the same name.
 	OldManagers []string
+	// FormerOwners are objects that controllers before us made the owners of such
+	// children, instead of the object itself. What a plan adopts, or only creates,
+	// loses the references to them when it is taken over, and goes with our owner.
+	FormerOwners []FormerOwner
 	// Blocked writes a problem that does not end by itself, and that the plan's own
 	// status does not speak of, to where tools of the kind look for failures. The
 	// condition that says whether the object is ready is False already.
@@ -214,6 +220,15 @@ type Spec struct {
 	// Workers is the number of objects handled at the same time. Default: the
 	// manager's, or else 10.
 	Workers int
+}
+
+// FormerOwner is an owner by its kind and name, whichever version of it was meant.
+type FormerOwner struct{ Group, Kind, Name string }
+
+// IsFormer tells whether a reference means one of them.
+func IsFormer(owners []FormerOwner, ref metav1.OwnerReference) bool {
+	group := schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind).Group
+	return slices.Contains(owners, FormerOwner{Group: group, Kind: ref.Kind, Name: ref.Name})
 }
 
 // ChildKind is a kind that plans may name.

@@ -5,7 +5,6 @@ package engine
 import (
 	"context"
 	"fmt"
-	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -69,7 +68,7 @@ func makerOf(obj client.Object, preferred string) string {
 		return maker
 	}
 	for _, m := range obj.GetManagedFields() {
-		if m.Operation != metav1.ManagedFieldsOperationApply || m.Subresource != "" || !strings.HasPrefix(m.Manager, fieldOwnerPrefix) {
+		if m.Operation != metav1.ManagedFieldsOperationApply || m.Subresource != "" || !IsOurs(m.Manager) {
 			continue
 		}
 		if m.Manager == preferred {

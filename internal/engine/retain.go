@@ -74,15 +74,8 @@ func (w *writer) untieRetained(ctx context.Context, o owner, have children, out 
 // untie takes all owner references off the very object that was looked at.
 // Server-side apply cannot: it removes only what is ours alone.
 func (w *writer) untie(ctx context.Context, key childKey, live client.Object) (*metav1.PartialObjectMetadata, error) {
-	body, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": live.GetUID(), "ownerReferences": nil}})
+	head, err := w.patchHead(ctx, key, map[string]any{"uid": live.GetUID(), "ownerReferences": nil})
 	if err != nil {
-		return nil, err
-	}
-	head := &metav1.PartialObjectMetadata{}
-	head.SetGroupVersionKind(key.gvk)
-	head.SetNamespace(key.Namespace)
-	head.SetName(key.Name)
-	if err := w.client.Patch(ctx, head, client.RawPatch(types.MergePatchType, body), client.FieldOwner(w.fieldOwner)); err != nil {
 		return nil, err
 	}
 	log.FromContext(ctx).V(1).Info("Took owner references off an object that outlives its owner", "child", key.String())
@@ -97,7 +90,9 @@ func (w *writer) inherited(o owner, in *intent, head client.Object) bool {
 		return false
 	}
 	return head.GetAnnotations()[AnnotationOwner] == o.ref() ||
-		slices.ContainsFunc(head.GetOwnerReferences(), func(ref metav1.OwnerReference) bool { return ref.UID == o.GetUID() || previous(o, &ref) })
+		slices.ContainsFunc(head.GetOwnerReferences(), func(ref metav1.OwnerReference) bool {
+			return ref.UID == o.GetUID() || previous(o, &ref) || w.former(ref)
+		})
 }
 
 // settle changes of a child that is only created whether it outlives its owner: that may be decided anew at any time.
@@ -121,20 +116,26 @@ func (w *writer) tie(ctx context.Context, in *intent, live client.Object) error 
 			annotations[name] = value
 		}
 	}
-	body, err := json.Marshal(map[string]any{"metadata": map[string]any{
+	head, err := w.patchHead(ctx, in.key, map[string]any{
 		"uid": live.GetUID(), "ownerReferences": in.body.GetOwnerReferences(), "annotations": annotations,
 		"labels": map[string]any{LabelOwner: in.holder},
-	}})
+	})
 	if err != nil {
-		return err
-	}
-	head := &metav1.PartialObjectMetadata{}
-	head.SetGroupVersionKind(in.key.gvk)
-	head.SetNamespace(in.key.Namespace)
-	head.SetName(in.key.Name)
-	if err := w.client.Patch(ctx, head, client.RawPatch(types.MergePatchType, body), client.FieldOwner(w.fieldOwner)); err != nil {
 		return client.IgnoreNotFound(err)
 	}
 	w.ledger.put(in.holder, in.key, entry{uid: head.UID, digest: in.digest, version: head.ResourceVersion})
 	return nil
+}
+
+// patchHead changes metadata of an object and nothing else.
+func (w *writer) patchHead(ctx context.Context, key childKey, meta map[string]any) (*metav1.PartialObjectMetadata, error) {
+	body, err := json.Marshal(map[string]any{"metadata": meta})
+	if err != nil {
+		return nil, err
+	}
+	head := &metav1.PartialObjectMetadata{}
+	head.SetGroupVersionKind(key.gvk)
+	head.SetNamespace(key.Namespace)
+	head.SetName(key.Name)
+	return head, w.client.Patch(ctx, head, client.RawPatch(types.MergePatchType, body), client.FieldOwner(w.fieldOwner))
 }

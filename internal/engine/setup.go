@@ -84,7 +84,7 @@ func (c *controllerOf[T, Seen]) reconciler(e *Engine, gvk schema.GroupVersionKin
 		writer: &writer{
 			client: e.mgr.GetClient(), live: live, caches: e.caches, apis: e.apis, ledger: newLedger(),
 			metrics: &childMetrics{kind: gvk.Kind}, fieldOwner: c.spec.fieldOwner(), second: c.spec.second(), sharing: newSharing(), optOut: c.spec.OptOut,
-			oldManagers: c.spec.OldManagers, unwritten: c.spec.ApplyFailedReasons,
+			oldManagers: c.spec.OldManagers, formerOwners: c.spec.FormerOwners, unwritten: c.spec.ApplyFailedReasons,
 			blockers: e.blockers, rivals: rivals, waker: newWaker(), clock: e.clock,
 		},
 		report: &reporter{

@@ -80,6 +80,9 @@ func (w *writer) takeOver(ctx context.Context, o owner, in *intent, out *outcome
 
 // take applies by force to the very object that was looked at.
 func (w *writer) take(ctx context.Context, in, marked *intent, live client.Object) error {
+	if err := w.release(ctx, in, live); err != nil {
+		return err
+	}
 	body := marked.body.DeepCopy()
 	body.SetUID(live.GetUID())
 	if u, whole := live.(*unstructured.Unstructured); whole {
@@ -108,6 +111,26 @@ func (w *writer) take(ctx context.Context, in, marked *intent, live client.Objec
 		return nil
 	}
 	return w.inherit(ctx, in, now)
+}
+
+// former tells whether a reference is one that a controller before us set.
+func (w *writer) former(ref metav1.OwnerReference) bool { return IsFormer(w.formerOwners, ref) }
+
+// release gives the very object that was looked at our owner in place of former ones. It is one write, because the API server
+// wants one controller at a time, and the garbage collector must not find the object without any.
+func (w *writer) release(ctx context.Context, in *intent, live client.Object) error {
+	refs := slices.DeleteFunc(slices.Clone(live.GetOwnerReferences()), w.former)
+	if len(refs) == len(live.GetOwnerReferences()) {
+		return nil
+	}
+	for _, ours := range in.body.GetOwnerReferences() {
+		if !slices.ContainsFunc(refs, func(ref metav1.OwnerReference) bool { return ref.UID == ours.UID }) {
+			refs = append(refs, ours)
+		}
+	}
+	_, err := w.patchHead(ctx, in.key, map[string]any{
+		"uid": live.GetUID(), "resourceVersion": live.GetResourceVersion(), "ownerReferences": refs})
+	return err
 }
 
 // marked is the intent with the mark of a take-over that is not finished.
@@ -140,6 +163,9 @@ func (w *writer) mayTake(o owner, in *intent, head client.Object) *Problem {
 	if ref := metav1.GetControllerOfNoCopy(head); ref != nil && ref.UID != o.GetUID() {
 		if previous(o, ref) && (uid == string(ref.UID) || in.Retain) {
 			return nil // the garbage collector need not come first, and must not where it would take data
+		}
+		if in.Adopt && (in.uid == "" || in.uid == head.GetUID()) && w.former(*ref) {
+			return nil
 		}
 		return controlledBy(o, in.key, ref)
 	}

@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"fmt"
 	"reflect"
-	"strings"
 	"sync"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -161,7 +160,7 @@ func (s *shapes) trimChild(obj any) (any, error) {
 			continue
 		}
 		slim := metav1.ManagedFieldsEntry{Manager: e.Manager, Operation: e.Operation, Time: e.Time}
-		if strings.HasPrefix(e.Manager, fieldOwnerPrefix) && e.FieldsV1 != nil {
+		if IsOurs(e.Manager) && e.FieldsV1 != nil {
 			slim.FieldsV1 = s.share(e.FieldsV1, m.GetLabels()[LabelOwner])
 		}
 		kept = append(kept, slim)

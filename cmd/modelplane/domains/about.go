@@ -61,7 +61,10 @@ func About() []explain.About {
 		},
 		aboutMLflow(),
 		aboutRegistry(),
-		{Kind: aihubv1alpha1.GroupVersion.WithKind("Catalog").GroupKind(), Conditions: []string{"Available"}},
+		{
+			Kind: aihubv1alpha1.GroupVersion.WithKind("Catalog").GroupKind(), Conditions: []string{"Available"},
+			Commands: map[string][]string{"TakenOver": {"-n NAMESPACE annotate catalog NAME " + modelregistry.AnnotationKeepPods + "=false"}},
+		},
 	}
 }
 

@@ -34,14 +34,13 @@ func (p *planner) server() []engine.Child {
 	return append(at(stageServer, p.service()), workload(p.deployment()))
 }
 
-// workload is a Deployment. One that finds its pods by other labels, as an earlier operator may have left it, is made anew:
-// nothing is lost with it.
+// workload is a Deployment. One that cannot be changed in place is made anew: nothing is lost with it.
 func workload(d *appsv1.Deployment) engine.Child {
 	return engine.Child{Object: d, Stage: stageServer, Adopt: true, Replace: true}
 }
 
 func (p *planner) deployment() *appsv1.Deployment {
-	return &appsv1.Deployment{
+	d := &appsv1.Deployment{
 		TypeMeta: metav1.TypeMeta{APIVersion: "apps/v1", Kind: "Deployment"}, ObjectMeta: p.meta(name),
 		Spec: appsv1.DeploymentSpec{
 			Replicas: ptr.To[int32](1),
@@ -52,6 +51,8 @@ func (p *planner) deployment() *appsv1.Deployment {
 			},
 		},
 	}
+	p.held.Keep(d)
+	return d
 }
 
 func (p *planner) pod() corev1.PodSpec {

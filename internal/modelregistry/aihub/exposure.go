@@ -28,7 +28,7 @@ func (p *planner) service() *corev1.Service {
 	return &corev1.Service{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Service"}, ObjectMeta: meta,
 		Spec: corev1.ServiceSpec{
-			Type: corev1.ServiceTypeClusterIP, Selector: podsOf(name),
+			Type: corev1.ServiceTypeClusterIP, Selector: p.held.Selector(podsOf(name)),
 			Ports: []corev1.ServicePort{{
 				Name: nameHTTPS, Port: portHTTPS, TargetPort: intstr.FromInt32(portHTTPS), Protocol: corev1.ProtocolTCP, AppProtocol: ptr.To("https")}},
 		},
@@ -61,7 +61,7 @@ func (p *planner) protection() []engine.Child {
 	if pair := p.seen.TLS.Own; pair != nil {
 		out = append(out, engine.Child{Stage: stageNeeds, Object: platform.Certificate(p.meta(tlsSecret), pair)})
 	}
-	if !p.authorizes() {
+	if !p.authorizes() || p.held.On() {
 		out = append(out, at(stageNeeds, platform.ProxyConfig(p.meta(proxyConfig), name))...)
 	}
 	binding := platform.Delegation(metav1.ObjectMeta{Name: delegator, Labels: labelsOf(name)}, client.ObjectKey{Namespace: p.catalog.Namespace, Name: name})
@@ -78,7 +78,7 @@ func (p *planner) networkPolicy() *networkingv1.NetworkPolicy {
 			from = append(from, platform.FromScrapers()...)
 		}
 	}
-	return platform.OnlyPort(p.meta(policyName), podsOf(name), portHTTPS, from)
+	return platform.OnlyPort(p.meta(policyName), p.held.Selector(podsOf(name)), portHTTPS, from)
 }
 
 // exposure is what leads to the catalog from outside.

@@ -89,6 +89,7 @@ func (d *Domain) Controllers() []engine.Controller {
 		NotReadyEvent: "CatalogUnavailable",
 		Finalizer:     finalizer,
 		OldManagers:   []string{oldManager},
+		FormerOwners:  formerOwners,
 		FarReaching:   true,
 		Workers:       1,
 		Children: []engine.ChildKind{
@@ -97,6 +98,7 @@ func (d *Domain) Controllers() []engine.Controller {
 			{Object: &corev1.ServiceAccount{}, MetadataOnly: true},
 			{Object: &corev1.Secret{}, MetadataOnly: true},
 			{Object: &corev1.ConfigMap{}, MetadataOnly: true},
+			{Object: &corev1.PersistentVolumeClaim{}}, // of a database of before
 			{Object: &networkingv1.NetworkPolicy{}, MetadataOnly: true},
 			{Object: &networkingv1.Ingress{}, MetadataOnly: true},
 			{Object: &rbacv1.Role{}},
@@ -110,9 +112,11 @@ func (d *Domain) Controllers() []engine.Controller {
 		Inputs: []engine.Input{
 			{Object: &corev1.Secret{}, MetadataOnly: true},
 			{Object: &corev1.ConfigMap{}, Select: labelled, Trim: trimSource},
+			{Object: &appsv1.Deployment{}, Select: ofApp},
 			{Object: &corev1.Pod{}, Select: ofCatalogs, Trim: kube.TrimPod},
 			{Object: &discoveryv1.EndpointSlice{}, Select: ofCatalogs, Trim: platform.TrimSlice},
 			{Object: &componentsv1alpha1.AIHub{}},
+			{Object: platform.Foreign(platform.HTTPRoute), Optional: true, Select: ofCatalogs},
 			{Object: platform.Foreign(platform.ClusterIngress), Optional: true},
 			{Object: platform.Foreign(auth), Optional: true},
 		},
@@ -121,6 +125,9 @@ func (d *Domain) Controllers() []engine.Controller {
 
 // labelled selects the ConfigMaps that people want to have in the catalog.
 var labelled = labels.SelectorFromSet(labels.Set{labelSource: "true"})
+
+// ofApp selects Deployments of catalogs, also those of earlier operators.
+var ofApp = labels.SelectorFromSet(labels.Set{labelApp: name})
 
 // ofCatalogs selects what belongs to catalogs and their databases, among everything of a kind in the cluster.
 var ofCatalogs = platform.AnyOf(labelComponent, name, databaseName)
@@ -145,6 +152,5 @@ func (c catalogs) Observe(ctx context.Context, r engine.Reader, obj *v1alpha1.Ca
 
 // Plan implements engine.Kind.
 func (c catalogs) Plan(obj *v1alpha1.Catalog, seen Seen) engine.Plan {
-	p := &planner{catalog: obj, seen: &seen}
-	return p.plan()
+	return newPlanner(obj, &seen).plan()
 }

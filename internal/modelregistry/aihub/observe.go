@@ -10,7 +10,6 @@ import (
 	"sync"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -43,8 +42,12 @@ type Seen struct {
 	NewPassword string
 
 	// What became of earlier plans.
-	Server, Database *appsv1.Deployment
+	Server, Database platform.Workload
 	Pods             []corev1.Pod
+	// Legacy is what earlier operators left, as in legacies.
+	Legacy []Legacy
+	// Route and Gateway are the live routes to the catalog; nil if they are not there.
+	Route, Gateway *unstructured.Unstructured
 	// Endpoints is how many pods take requests through the Service.
 	Endpoints int
 }
@@ -66,7 +69,7 @@ func (o *observer) observe(ctx context.Context) (Seen, error) {
 	o.seen.HasGateways = o.seen.Settings.GatewayDomain != "" && o.HasAPI(platform.HTTPRoute.GroupKind())
 	o.seen.HasMonitors = o.HasAPI(platform.ServiceMonitor.GroupKind())
 	for _, read := range []func(context.Context) error{
-		o.readDomain, o.readAdmins, o.readSources, o.readTLS, o.readPassword, o.readWorkloads, o.readPods,
+		o.readDomain, o.readAdmins, o.readSources, o.readTLS, o.readWorkloads, o.readPassword, o.readPods, o.readRoutes, o.readLegacy,
 	} {
 		if err := read(ctx); err != nil {
 			return Seen{}, err
@@ -153,7 +156,7 @@ func (p *passwords) take(uid types.UID) string {
 
 // readPassword makes one, where a database needs it that has none.
 func (o *observer) readPassword(ctx context.Context) error {
-	if o.settings.own() || o.settings.SkipDatabase || o.passwords == nil {
+	if o.settings.own() && o.seen.Database.Live() == nil || o.settings.SkipDatabase || o.passwords == nil {
 		return nil
 	}
 	head := &metav1.PartialObjectMetadata{}
@@ -166,21 +169,11 @@ func (o *observer) readPassword(ctx context.Context) error {
 }
 
 func (o *observer) readWorkloads(ctx context.Context) (err error) {
-	if o.seen.Server, err = o.deployment(ctx, name); err != nil || o.settings.own() {
+	if o.seen.Server, err = platform.ReadWorkload(ctx, o, o.key(name)); err != nil {
 		return err
 	}
-	o.seen.Database, err = o.deployment(ctx, databaseName)
+	o.seen.Database, err = platform.ReadWorkload(ctx, o, o.key(databaseName))
 	return err
-}
-
-func (o *observer) deployment(ctx context.Context, name string) (*appsv1.Deployment, error) {
-	d := &appsv1.Deployment{}
-	d.Namespace, d.Name = o.catalog.Namespace, name
-	found, err := platform.Exists(o.Child(ctx, d))
-	if !found {
-		return nil, err
-	}
-	return d, nil
 }
 
 func (o *observer) readPods(ctx context.Context) (err error) {
@@ -190,5 +183,30 @@ func (o *observer) readPods(ctx context.Context) (err error) {
 	}
 	o.seen.Pods = pods.Items
 	o.seen.Endpoints, err = platform.Endpoints(ctx, o, o.key(name))
+	return err
+}
+
+// readRoutes reads whether routers and gateways have taken the routes that we made.
+func (o *observer) readRoutes(ctx context.Context) error {
+	if o.seen.OpenShift {
+		u := platform.Foreign(platform.Route)
+		u.SetNamespace(o.catalog.Namespace)
+		u.SetName(routeName)
+		found, err := platform.Exists(o.Child(ctx, u))
+		if err != nil {
+			return err
+		}
+		if found {
+			o.seen.Route = u
+		}
+	}
+	if !o.seen.HasGateways {
+		return nil
+	}
+	u := platform.Foreign(platform.HTTPRoute)
+	found, err := platform.Exists(o.Get(ctx, client.ObjectKey{Namespace: o.seen.Settings.RouteNamespace, Name: name}, u))
+	if found {
+		o.seen.Gateway = u
+	}
 	return err
 }

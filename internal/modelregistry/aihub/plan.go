@@ -35,6 +35,7 @@ const (
 
 // Labels by which tools find what belongs to catalogs.
 const (
+	labelApp       = "app"
 	labelComponent = "component"
 	labelName      = "app.kubernetes.io/name"
 	labelSource    = "opendatahub.io/catalog-source"
@@ -52,6 +53,14 @@ const (
 type planner struct {
 	catalog *v1alpha1.Catalog
 	seen    *Seen
+	// held are what is kept of pods that another operator left.
+	held, heldDatabase platform.Held
+}
+
+func newPlanner(c *v1alpha1.Catalog, seen *Seen) *planner {
+	p := &planner{catalog: c, seen: seen}
+	p.held, p.heldDatabase = p.hold(seen.Server), p.hold(seen.Database)
+	return p
 }
 
 func (p *planner) plan() engine.Plan {
@@ -59,7 +68,7 @@ func (p *planner) plan() engine.Plan {
 		return engine.Plan{KeepChildren: true, Problem: problem, Status: p.heldStatus(problem)}
 	}
 	var children []engine.Child
-	for _, more := range [][]engine.Child{p.access(), p.sources(), p.database(), p.server(), p.protection(), p.exposure(), p.monitoring()} {
+	for _, more := range [][]engine.Child{p.access(), p.sources(), p.legacies(), p.database(), p.server(), p.protection(), p.exposure(), p.monitoring()} {
 		children = append(children, more...)
 	}
 	return engine.Plan{Children: children, Status: p.status(), RequeueAfter: p.seen.TLS.LookAgain(p.seen.Now)}
@@ -82,14 +91,14 @@ func (p *planner) refusal() *engine.Problem {
 // labels of an object, as tools expect them.
 func labelsOf(component string) map[string]string {
 	return map[string]string{
-		"app": name, labelComponent: component, labelName: name, "app.kubernetes.io/instance": name, "app.kubernetes.io/component": component,
+		labelApp: name, labelComponent: component, labelName: name, "app.kubernetes.io/instance": name, "app.kubernetes.io/component": component,
 		"app.kubernetes.io/created-by": createdBy, "app.kubernetes.io/managed-by": createdBy, "app.kubernetes.io/part-of": name,
 	}
 }
 
 // podsOf are the labels of pods, by which they are found.
 func podsOf(component string) map[string]string {
-	return map[string]string{"app": name, labelComponent: component, labelName: name}
+	return map[string]string{labelApp: name, labelComponent: component, labelName: name}
 }
 
 func (p *planner) meta(object string) metav1.ObjectMeta {

@@ -27,21 +27,36 @@ func (p *planner) databaseMeta() metav1.ObjectMeta {
 }
 
 // database is what images of others keep the catalog in. All of it is read from the sources again, so that it may go with its
-// pod. Our own server needs none.
+// pod. Our own server needs none, but that of an earlier operator does until ours has taken over.
 func (p *planner) database() []engine.Child {
-	if p.seen.Settings.own() || p.seen.Settings.SkipDatabase {
+	own := p.seen.Settings.own()
+	switch {
+	case p.seen.Settings.SkipDatabase, own && p.seen.Database.Live() == nil:
+		return nil
+	case !own, p.held.On():
+		return p.databaseChildren()
+	case rolledOut(p.seen.Server):
 		return nil
 	}
+	var out []engine.Child
+	for _, c := range p.databaseChildren() {
+		out = append(out, engine.Child{Object: c.Object, Unmanaged: true})
+	}
+	return out
+}
+
+func (p *planner) databaseChildren() []engine.Child {
 	secret := &corev1.Secret{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"}, ObjectMeta: p.databaseMeta(), Type: corev1.SecretTypeOpaque}
 	if p.seen.NewPassword != "" {
 		secret.Data = map[string][]byte{
 			keyDatabase: []byte(p.seen.Settings.PostgresDatabase), keyUser: []byte(p.seen.Settings.PostgresUser), keyPassword: []byte(p.seen.NewPassword),
 		}
 	}
+	pods := p.heldDatabase.Selector(podsOf(databaseName))
 	out := []engine.Child{{Object: secret, Stage: stageNeeds, CreateOnly: true}}
 	out = append(out, at(stageNeeds,
-		platform.DatabaseService(p.databaseMeta(), podsOf(databaseName)),
-		platform.OnlyPort(p.databaseMeta(), podsOf(databaseName), platform.PortPostgres, platform.FromPods(podsOf(name))))...)
+		platform.DatabaseService(p.databaseMeta(), pods),
+		platform.OnlyPort(p.databaseMeta(), pods, platform.PortPostgres, platform.FromPods(p.held.Selector(podsOf(name)))))...)
 	return append(out, workload(p.databaseDeployment()))
 }
 
@@ -52,7 +67,7 @@ func (p *planner) databaseDeployment() *appsv1.Deployment {
 	}
 	labels := podsOf(databaseName)
 	labels["sidecar.istio.io/inject"] = "false"
-	return &appsv1.Deployment{
+	d := &appsv1.Deployment{
 		TypeMeta: metav1.TypeMeta{APIVersion: "apps/v1", Kind: "Deployment"}, ObjectMeta: p.databaseMeta(),
 		Spec: appsv1.DeploymentSpec{
 			Replicas: ptr.To[int32](1),
@@ -70,6 +85,8 @@ func (p *planner) databaseDeployment() *appsv1.Deployment {
 			},
 		},
 	}
+	p.heldDatabase.Keep(d)
+	return d
 }
 
 // fromSecret is a variable whose value is in the Secret of the database.

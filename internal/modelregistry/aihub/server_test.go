@@ -19,6 +19,7 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -210,6 +211,49 @@ func TestLife(t *testing.T) {
 			t.Errorf("%s is not its owner's any more: %v %v", name, cm.Data, cm.OwnerReferences)
 		}
 	}
+}
+
+// TestRoutes: with a router and a gateway the catalog is available when both lead to it, and says in their words why it is not.
+func TestRoutes(t *testing.T) {
+	b := newBench(t)
+	b.Install(t, testkit.OpenShift, testkit.GatewayAPI)
+	routes := b.Namespace(t)
+	b.settings.Domain, b.settings.GatewayDomain, b.settings.GatewayName, b.settings.GatewayNamespace, b.settings.RouteNamespace =
+		"apps.example.com", "gw.example.com", "main", "ingress", routes
+	c := b.catalog()
+	b.Create(t, c)
+	b.manage(t, b.Manager)
+	b.rollOut(t)
+	answered := func(version, kind string, key client.ObjectKey, status map[string]any) {
+		t.Helper()
+		u := &unstructured.Unstructured{}
+		u.SetAPIVersion(version)
+		u.SetKind(kind)
+		testkit.Eventually(t, domaintest.Patience, "a "+kind+" that takes an answer", func() error {
+			if err := b.C.Get(t.Context(), key, u); err != nil {
+				return err
+			}
+			u.Object["status"] = status
+			return b.C.Status().Update(t.Context(), u)
+		})
+	}
+	gateway := func(state, message string) {
+		t.Helper()
+		answered("gateway.networking.k8s.io/v1", "HTTPRoute", client.ObjectKey{Namespace: routes, Name: "model-catalog"}, map[string]any{"parents": []any{map[string]any{
+			"parentRef": map[string]any{"name": "main", "namespace": "ingress"}, "conditions": []any{map[string]any{"type": "Accepted", "status": state, "message": message}}}}})
+	}
+	b.says(t, "Available", "ResourcesUnavailable", "no router has answered yet")
+	answered("route.openshift.io/v1", "Route", client.ObjectKey{Namespace: b.NS, Name: "model-catalog-https"}, map[string]any{"ingress": []any{map[string]any{
+		"conditions": []any{map[string]any{"type": "Admitted", "status": "True"}}}}})
+	b.says(t, "Available", "ResourcesUnavailable", "is not accepted by Gateway ingress/main: it has not answered yet")
+	gateway("True", "")
+	b.available(t, metav1.ConditionTrue, "DeploymentAvailable")
+	gateway("False", "no listener takes it")
+	b.says(t, "Available", "ResourcesUnavailable", "no listener takes it")
+	b.Delete(t, c)
+	testkit.Eventually(t, domaintest.Patience, "the end", func() error {
+		return b.Ended([]client.Object{c}, aihub.New().Controllers(), routes)
+	})
 }
 
 // TestFaultsDelayButDoNotPrevent, with an image that needs a database.

@@ -56,7 +56,8 @@ func (p *planner) sources() []engine.Child {
 	if p.seen.Settings.DataImage != "" {
 		text = defaultCatalogs
 	}
-	out := at(stageNeeds, p.configMap(defaultSources, text))
+	// Pods that are kept follow what they were made with: files that other images brought along.
+	out := []engine.Child{{Object: p.configMap(defaultSources, text), Stage: stageNeeds, Adopt: true, CreateOnly: p.held.On()}}
 	for _, u := range users {
 		out = append(out, engine.Child{Object: p.configMap(u.configMap, u.empty), Stage: stageNeeds, CreateOnly: true, Retain: true})
 	}

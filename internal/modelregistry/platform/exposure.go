@@ -122,3 +122,45 @@ func said(condition map[string]any, otherwise string) string {
 	}
 	return otherwise
 }
+
+// GatewayProblem is why a gateway does not lead to an HTTPRoute; empty if it does. The route is nil while it is not seen.
+func GatewayProblem(key, gateway client.ObjectKey, route *unstructured.Unstructured) string {
+	if route == nil {
+		return fmt.Sprintf("HTTPRoute %s is being made.", key)
+	}
+	accepted := false
+	for _, condition := range answers(route, gateway) {
+		switch yes := condition["status"] == "True"; {
+		case condition["type"] == "Accepted" && yes:
+			accepted = true
+		case condition["type"] == "Accepted", condition["type"] == "ResolvedRefs" && !yes:
+			return notAccepted(key, gateway, said(condition, "it does not say why"))
+		}
+	}
+	if accepted {
+		return ""
+	}
+	return notAccepted(key, gateway, "it has not answered yet")
+}
+
+// answers are the conditions with which a gateway speaks of a route as it is now.
+func answers(route *unstructured.Unstructured, gateway client.ObjectKey) (out []map[string]any) {
+	parents, _, _ := unstructured.NestedSlice(route.Object, "status", "parents")
+	for _, parent := range parents {
+		p, _ := parent.(map[string]any)
+		ref, _, _ := unstructured.NestedMap(p, "parentRef")
+		if ref["name"] != gateway.Name || ref["namespace"] != nil && ref["namespace"] != gateway.Namespace {
+			continue
+		}
+		for _, condition := range conditionsOf(parent) {
+			if of, _ := condition["observedGeneration"].(int64); of == 0 || of >= route.GetGeneration() {
+				out = append(out, condition)
+			}
+		}
+	}
+	return out
+}
+
+func notAccepted(key, gateway client.ObjectKey, why string) string {
+	return fmt.Sprintf("HTTPRoute %s is not accepted by Gateway %s: %s. Look at both with kubectl describe.", key, gateway, why)
+}
