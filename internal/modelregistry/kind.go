@@ -120,7 +120,10 @@ func (r *Domain) registries() engine.Controller {
 			{Object: &corev1.Secret{}, MetadataOnly: true},
 			{Object: &corev1.ConfigMap{}, MetadataOnly: true},
 			{Object: &corev1.PersistentVolumeClaim{}, Select: ofRegistries},
-			{Object: &appsv1.Deployment{}, Select: ofRegistries},
+			{Object: &appsv1.Deployment{}, Select: withCatalogs},
+			{Object: &corev1.Service{}, MetadataOnly: true, Select: ofCatalogs},
+			{Object: &networkingv1.NetworkPolicy{}, MetadataOnly: true, Select: ofCatalogs},
+			{Object: platform.Foreign(platform.Route), Optional: true, MetadataOnly: true, Select: ofCatalogs},
 			{Object: &corev1.Pod{}, Select: ofRegistries, Trim: kube.TrimPod},
 			{Object: &discoveryv1.EndpointSlice{}, Select: ofRegistries, Trim: platform.TrimSlice},
 			{Object: &rbacv1.ClusterRoleBinding{}, MetadataOnly: true, Select: ofRegistries},
@@ -134,6 +137,12 @@ func (r *Domain) registries() engine.Controller {
 
 // ofRegistries selects what belongs to registries and their databases, among everything of a kind in the cluster.
 var ofRegistries = platform.AnyOf(labelComponent, component, databaseComponent)
+
+// ofCatalogs selects what belongs to catalogs, of which each registry once had one, and withCatalogs that besides.
+var (
+	ofCatalogs   = platform.AnyOf(labelComponent, catalogComponent)
+	withCatalogs = platform.AnyOf(labelComponent, component, databaseComponent, catalogComponent)
+)
 
 // Observe implements engine.Kind.
 func (s registries) Observe(ctx context.Context, r engine.Reader, m *v1beta1.ModelRegistry) (Seen, error) {

@@ -44,6 +44,8 @@ type Seen struct {
 	Endpoints int
 	// Routes are the live ones, by name.
 	Routes map[string]*unstructured.Unstructured
+	// Catalog is what is left of the catalog that each registry once had.
+	Catalog []*metav1.PartialObjectMetadata
 	// Names are whose the objects are that no owner reference ties to the registry.
 	Names Names
 }
@@ -71,7 +73,7 @@ func (o *observer) observe(ctx context.Context) (Seen, error) {
 	o.seen.HasGateways = o.settings.GatewayDomain != "" && o.HasAPI(platform.HTTPRoute.GroupKind())
 	o.seen.HasMonitors = o.HasAPI(platform.ServiceMonitor.GroupKind())
 	for _, read := range []func(context.Context) error{
-		o.readDomain, o.readWorkloads, o.readClaim, o.readCredentials, o.readTLS, o.readInputs, o.readPods, o.readRoutes, o.readNames,
+		o.readDomain, o.readWorkloads, o.readClaim, o.readCredentials, o.readTLS, o.readInputs, o.readPods, o.readRoutes, o.readNames, o.readCatalog,
 	} {
 		if err := read(ctx); err != nil {
 			return Seen{}, err

@@ -39,6 +39,7 @@ const (
 
 	component         = "model-registry"
 	databaseComponent = "model-registry-postgres"
+	catalogComponent  = "model-catalog"
 	createdBy         = "model-registry-operator"
 )
 
@@ -86,7 +87,7 @@ func (p *planner) plan() engine.Plan {
 		return engine.Plan{KeepChildren: true, Children: p.data(), Problem: problem, Status: p.heldStatus(problem), RequeueAfter: p.seen.TLS.LookAgain(p.seen.Now)}
 	}
 	var children []engine.Child
-	for _, more := range [][]engine.Child{p.data(), p.generated(), p.server(), p.protection(), p.access(), p.exposure(), p.monitoring()} {
+	for _, more := range [][]engine.Child{p.data(), p.generated(), p.server(), p.protection(), p.access(), p.exposure(), p.monitoring(), p.formerCatalog()} {
 		children = append(children, more...)
 	}
 	return engine.Plan{Children: children, Status: p.status(), Events: p.events(), RequeueAfter: p.seen.TLS.LookAgain(p.seen.Now)}

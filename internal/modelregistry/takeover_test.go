@@ -98,6 +98,16 @@ func (k *known) install(t *testing.T) {
 	}}, ofDatabase, true)
 }
 
+// installCatalog makes the catalog that earlier releases ran beside each registry.
+func (k *known) installCatalog(t *testing.T) {
+	t.Helper()
+	name, labels := k.owner.Name+"-catalog", map[string]string{"component": "model-catalog"}
+	k.make(t, k.deployment(name, "model-registry:old", map[string]string{"app": name}), labels, true)
+	k.make(t, &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 8443}}}}, labels, true)
+	// Somebody else's, in spite of its name.
+	k.make(t, &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Name: name + "-https-route"}}, labels, false)
+}
+
 // takeBack is what the operator does with a registry that is handed back to it: it finds what it has made by its names and
 // labels, and writes its own rendering over each. Nothing that we left there may refuse that, or outlive it.
 func (k *known) takeBack(t *testing.T) {
@@ -218,6 +228,7 @@ func TestTakenOver(t *testing.T) {
 	b.Create(t, m)
 	k := &known{Bench: b, owner: m}
 	k.install(t)
+	(&known{Bench: b, owner: m}).installCatalog(t)
 	play(t, b)
 	before := map[string]*appsv1.Deployment{"old": deployment(t, b, "old"), "old-postgres": deployment(t, b, "old-postgres")}
 	stop := b.Manage(t, b.Manager)
@@ -238,6 +249,9 @@ func TestTakenOver(t *testing.T) {
 	}
 	same()
 	ownerless(t, b)
+	b.Gone(t, &appsv1.Deployment{}, "old-catalog")
+	b.Gone(t, &corev1.Service{}, "old-catalog")
+	b.Exists(t, &networkingv1.NetworkPolicy{}, "old-catalog-https-route")
 	secret, claim, config := &corev1.Secret{}, &corev1.PersistentVolumeClaim{}, &corev1.ConfigMap{}
 	b.Exists(t, config, "old-kube-rbac-proxy-config")
 	if config.Data["config-file.yaml"] == "x" {
