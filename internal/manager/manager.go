@@ -2,7 +2,7 @@
 
 // Package manager is the long-running process: leader election, health, metrics, profiling, webhooks and their
 // certificates, and an orderly end. Controllers and admission come in as domains; what they do is not known here, and
-// nothing here reads or writes their objects.
+// nothing here reads or writes their objects, but to have them stored in the present version of their kind.
 //
 // Memory: the process keeps what its caches hold and little else. Options.Cache decides what that is. Set GOMEMLIMIT
 // to about nine tenths of the container's memory limit, so that the collector works harder before the kernel steps in.
@@ -87,6 +87,9 @@ func addDomains(ctx context.Context, mgr ctrl.Manager, server *drainingServer, o
 	}
 	if len(controllers) == 0 {
 		return nil
+	}
+	if err := addStored(mgr, opts, domains); err != nil {
+		return err
 	}
 	e, err := engine.New(mgr, opts.Scope())
 	if err != nil {

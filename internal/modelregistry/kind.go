@@ -49,6 +49,10 @@ var group = schema.GroupVersionKind{Group: "user.openshift.io", Version: "v1", K
 // +kubebuilder:rbac:groups="",resources=services;endpoints,verbs=get
 // +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=clusterroles,resourceNames=system:auth-delegator,verbs=bind
 // +kubebuilder:rbac:groups=route.openshift.io,resources=routes/custom-host,verbs=create
+//
+// Former versions of the kind are struck off its definition when no object is stored in them any more.
+//
+// +kubebuilder:rbac:groups=apiextensions.k8s.io,resources=customresourcedefinitions/status,resourceNames=modelregistries.modelregistry.opendatahub.io,verbs=patch
 
 // Domain is the domain.
 type Domain struct {

@@ -650,6 +650,14 @@
   verbs:
   - patch
 - apiGroups:
+  - apiextensions.k8s.io
+  resourceNames:
+  - modelregistries.modelregistry.opendatahub.io
+  resources:
+  - customresourcedefinitions/status
+  verbs:
+  - patch
+- apiGroups:
   - apps
   resources:
   - deployments
