@@ -31,12 +31,13 @@ const (
 
 // server is the Deployment and the Service before it.
 func (p *planner) server() []engine.Child {
-	return append(at(stageServer, p.service()), workload(p.deployment()))
+	return append(at(stageServer, p.service()), workload(p.deployment(), p.seen.Server))
 }
 
-// workload is a Deployment. One that cannot be changed in place is made anew: nothing is lost with it.
-func workload(d *appsv1.Deployment) engine.Child {
-	return engine.Child{Object: d, Stage: stageServer, Adopt: true, Replace: true}
+// workload is a Deployment. One that cannot be changed in place is made anew, since nothing is lost with it; but not one of ours
+// while it is not seen how it finds its pods.
+func workload(d *appsv1.Deployment, live platform.Workload) engine.Child {
+	return engine.Child{Object: d, Stage: stageServer, Adopt: true, Replace: live.Deployment == nil || live.Whole != nil}
 }
 
 func (p *planner) deployment() *appsv1.Deployment {

@@ -57,7 +57,7 @@ func (p *planner) databaseChildren() []engine.Child {
 	out = append(out, at(stageNeeds,
 		platform.DatabaseService(p.databaseMeta(), pods),
 		platform.OnlyPort(p.databaseMeta(), pods, platform.PortPostgres, platform.FromPods(p.held.Selector(podsOf(name)))))...)
-	return append(out, workload(p.databaseDeployment()))
+	return append(out, workload(p.databaseDeployment(), p.seen.Database))
 }
 
 func (p *planner) databaseDeployment() *appsv1.Deployment {
