@@ -127,7 +127,7 @@ test-onnx: ## Run the tests of the ONNX server, as far as there are a C compiler
 	$(GO) test $(TESTLINK) -p $(TESTJOBS) -timeout 20m -run '^TestMemory' $(TESTFLAGS) ./internal/serve
 
 .PHONY: e2e
-e2e: bin/up build ## Bring everything up on this machine, use it, break it, take it down
+e2e: bin/up ## Bring everything up on this machine, use it, break it, take it down
 	@echo "==> images for the tests"
 	@mkdir -p dist/e2e; for package in test/e2e/echo examples/quickstart/transformer; do \
 		name=modelplane-$$(basename $$package); \

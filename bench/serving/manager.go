@@ -26,16 +26,6 @@ type manager struct {
 	started time.Time
 }
 
-// buildOurs builds the manager of this checkout.
-func buildOurs(t testing.TB) string {
-	t.Helper()
-	binary := filepath.Join(t.TempDir(), "modelplane")
-	if _, err := build("go", "build", "-o", binary, "github.com/modelplane/modelplane/cmd/modelplane"); err != nil {
-		t.Fatalf("build the manager: %v", err)
-	}
-	return binary
-}
-
 // ours is the command that runs our manager.
 func ours(t testing.TB, binary string, workers int) string {
 	t.Helper()

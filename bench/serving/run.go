@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/modelplane/modelplane/internal/testkit"
+	"github.com/modelplane/modelplane/internal/testkit/checkout"
 )
 
 // options say what to measure.
@@ -37,7 +38,7 @@ func measure(t testing.TB, o options, say func(format string, args ...any)) *rep
 	if command == "" {
 		if o.binary == "" {
 			say("building the manager")
-			o.binary = buildOurs(t)
+			o.binary = checkout.Program(t, "modelplane")
 		}
 		command = ours(t, o.binary, o.workers)
 	}

@@ -71,8 +71,14 @@ func TestKustomizeOverlayMoves(t *testing.T) {
 	}
 }
 
+// kustomized are the folders that were rendered before, which takes seconds each.
+var kustomized = map[string]map[string]any{}
+
 func kustomize(t *testing.T, dir string) map[string]any {
 	t.Helper()
+	if objects, found := kustomized[dir]; found {
+		return objects
+	}
 	stdout, stderr, err := testkit.Start(t).Kubectl(t, "", "kustomize", dir)
 	if err != nil || stderr != "" {
 		t.Fatalf("kubectl kustomize %s: %v\n%s", dir, err, stderr)
@@ -89,6 +95,7 @@ func kustomize(t *testing.T, dir string) map[string]any {
 		}
 		objects[key(o)] = o.Object
 	}
+	kustomized[dir] = objects
 	return objects
 }
 

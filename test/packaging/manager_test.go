@@ -28,6 +28,7 @@ import (
 	"github.com/modelplane/modelplane/internal/chart"
 	"github.com/modelplane/modelplane/internal/chart/charttest"
 	"github.com/modelplane/modelplane/internal/testkit"
+	"github.com/modelplane/modelplane/internal/testkit/checkout"
 )
 
 // TestManagerAsItsAccount installs the chart and runs the real binary with the arguments of its Deployment and a token
@@ -126,13 +127,7 @@ func build(t *testing.T) string {
 			t.Fatal(err)
 		}
 	}
-	path := filepath.Join(t.TempDir(), "modelplane")
-	cmd := exec.Command("go", "build", "-o", path, "./cmd/modelplane")
-	cmd.Dir = "../.."
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("building the manager: %v\n%s", err, out)
-	}
-	return path
+	return checkout.Program(t, "modelplane")
 }
 
 // running is the manager's process.
