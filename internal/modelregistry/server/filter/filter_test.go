@@ -157,6 +157,7 @@ func FuzzParse(f *testing.F) {
 	for _, seed := range []string{"name = 'a' AND (b.int_value IN (1,2) OR `c d` LIKE '%x\\_')", "a <> 1e3 -- b", "x ILIKE \"\\\\\"", "((("} {
 		f.Add(seed, "some text")
 	}
+	f.Add(strings.Repeat("0", 200)+"A", "")
 	f.Fuzz(func(t *testing.T, query, has string) {
 		e, err := Parse(query)
 		if err != nil {

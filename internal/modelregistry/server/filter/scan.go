@@ -177,7 +177,8 @@ func (s *scanner) counted(begin int, whole bool) (token, error) {
 	text := s.text[begin:s.at]
 	t := token{kind: aLiteral, at: begin, text: text}
 	if s.at < len(s.text) && isLetter(s.text[s.at]) {
-		return token{}, &Error{At: begin, Message: fmt.Sprintf("%q begins like a number; names that begin with a digit are written in backticks", text+string(s.text[s.at]))}
+		t.text = s.text[begin : s.at+1]
+		return token{}, &Error{At: begin, Message: t.String() + " begins like a number; names that begin with a digit are written in backticks"}
 	}
 	if n, err := strconv.ParseInt(text, 10, 64); whole && err == nil {
 		t.value = Value{Type: Int, Int: n}
