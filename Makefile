@@ -210,10 +210,12 @@ fmt: ## Format the code
 	@cd runtimes/onnx && $(LINT) fmt --config ../../.golangci.yml ./...
 
 .PHONY: generate
-generate: ## Write everything that is generated: deep copies, definitions, chart, kustomize bases, reference pages
+generate: ## Write everything that is generated: deep copies, wire forms, definitions, chart, kustomize bases, reference pages
 	@echo "==> deep copies"
 	@$(GO) tool controller-gen object paths=./api/...
 	@$(GO) tool controller-gen object crd paths=./internal/engine/sample output:crd:dir=./internal/engine/sample
+	@echo "==> wire forms"
+	@$(GO) run ./hack/wiregen
 	@echo "==> resource definitions"
 	@$(GO) run ./hack/crdgen
 	@echo "==> chart and kustomize bases"
@@ -230,6 +232,8 @@ verify: ## Fail when something generated is out of date
 	$(GO) tool controller-gen object paths=./api/...; \
 	after=$$(cat $$(find api -name 'zz_generated.*.go' | sort) | sha256sum); \
 	[ "$$before" = "$$after" ] || { echo "deep copies were out of date; commit what changed under api" >&2; exit 1; }
+	@echo "==> wire forms"
+	@$(GO) run ./hack/wiregen -check
 	@echo "==> resource definitions"
 	@$(GO) run ./hack/crdgen -check
 	@echo "==> chart and kustomize bases"
