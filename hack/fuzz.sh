@@ -9,29 +9,27 @@ set -uo pipefail
 does=$1 into=$PWD/$2 go=${GO:-go}
 shift 2
 
+# Rooms of one name are in several places, so a program is called by its whole path.
+program() { echo "$into/${1//\//_}.test"; }
+
 if [ "$does" = build ]; then
-	# All packages of a module at once: what they have in common is compiled once.
-	for module in . runtimes/onnx; do
-		packages=() counters=()
-		for dir in "$@"; do
-			[ "$("$go" list -C "$dir" -m -f '{{.Dir}}')" != "$(cd "$module" && pwd)" ] || packages+=("$PWD/$dir")
-		done
-		[ ${#packages[@]} -gt 0 ] || continue
-		for pattern in "$("$go" list -C "$module" -m)/..." sigs.k8s.io/json/... sigs.k8s.io/yaml/... go.yaml.in/yaml/...; do
+	mkdir -p "$into"
+	for dir in "$@"; do
+		module=$("$go" list -C "$dir" -m) counters=()
+		for pattern in "$module/..." sigs.k8s.io/json/... sigs.k8s.io/yaml/... go.yaml.in/yaml/...; do
 			counters+=("-gcflags=$pattern=-d=libfuzzer")
 		done
-		mkdir -p "$into"
-		"$go" test -C "$module" -c -vet=off -ldflags=-w "${counters[@]}" -o "$into/" "${packages[@]}" || exit 1
+		"$go" test -C "$dir" -c -vet=off -ldflags=-w "${counters[@]}" -o "$(program "$dir")" . || exit 1
 	done
 	exit
 fi
 
 dir=$(dirname "${1%%:*}") target=${1##*:} time=$2 said=$(mktemp)
-binary=$into/$(basename "$dir").test
+binary=$(program "$dir")
 trap 'rm -f "$said"' EXIT
 cd "$dir" || exit 1
 echo "==> $target in $dir for $time"
-if "$binary" -test.run '^$' -test.fuzz "^$target\$" -test.fuzztime "$time" -test.parallel 1 \
+if "$binary" -test.run '^$' -test.fuzz "^$target\$" -test.fuzztime "$time" -test.fuzzminimizetime 2s -test.parallel 1 \
 	-test.fuzzcachedir "$("$go" env GOCACHE)/fuzz/$("$go" list .)" >"$said" 2>&1; then
 	grep -q 'without coverage guidance' "$said" && { echo "    $target has no counters"; exit 1; }
 	echo "    $target: clean, $(grep -o 'execs: [0-9]*' "$said" | tail -1)"
