@@ -4,8 +4,12 @@ go 1.26.0
 
 toolchain go1.26.8
 
+// The server is built with the checkout that it is in.
+replace github.com/modelplane/modelplane => ../..
+
 require (
 	github.com/google/go-cmp v0.7.0
+	github.com/modelplane/modelplane v0.0.0-00010101000000-000000000000
 	github.com/prometheus/client_golang v1.25.0
 	github.com/yalue/onnxruntime_go v1.27.0
 	google.golang.org/grpc v1.85.0
@@ -22,5 +26,5 @@ require (
 	golang.org/x/net v0.62.0 // indirect
 	golang.org/x/sys v0.49.0 // indirect
 	golang.org/x/text v0.43.0 // indirect
-	google.golang.org/genproto/googleapis/rpc v0.0.0-20260817212433-ac3dfec99bb1 // indirect
+	google.golang.org/genproto/googleapis/rpc v0.0.0-20260928230214-8a89bd6388cc // indirect
 )

@@ -21,9 +21,9 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/modelplane/modelplane/internal/openinference/tensor"
 	"github.com/modelplane/modelplane/runtimes/onnx/internal/model"
 	"github.com/modelplane/modelplane/runtimes/onnx/internal/ortlib"
-	"github.com/modelplane/modelplane/runtimes/onnx/internal/tensor"
 )
 
 // options bound the work in time and in number.

@@ -15,9 +15,9 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
-	pb "github.com/modelplane/modelplane/runtimes/onnx/internal/inferencepb"
+	pb "github.com/modelplane/modelplane/internal/openinference/inferencepb"
+	"github.com/modelplane/modelplane/internal/openinference/tensor"
 	"github.com/modelplane/modelplane/runtimes/onnx/internal/serve"
-	"github.com/modelplane/modelplane/runtimes/onnx/internal/tensor"
 )
 
 // row is an input of zeros: what the numbers are makes no difference to the time.

@@ -13,7 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/modelplane/modelplane/runtimes/onnx/internal/tensor"
+	"github.com/modelplane/modelplane/internal/openinference/tensor"
 )
 
 // Runner answers inputs with outputs. Inputs that are joined by their first dimension must give outputs that can be

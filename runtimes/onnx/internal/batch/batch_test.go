@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/modelplane/modelplane/runtimes/onnx/internal/tensor"
+	"github.com/modelplane/modelplane/internal/openinference/tensor"
 )
 
 // patience is how long a test waits for what must happen.

@@ -12,8 +12,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/modelplane/modelplane/internal/openinference/tensor"
 	"github.com/modelplane/modelplane/runtimes/onnx/internal/batch"
-	"github.com/modelplane/modelplane/runtimes/onnx/internal/tensor"
 )
 
 // Version is the one version that a served model has.

@@ -14,7 +14,7 @@ import (
 
 	ort "github.com/yalue/onnxruntime_go"
 
-	"github.com/modelplane/modelplane/runtimes/onnx/internal/tensor"
+	"github.com/modelplane/modelplane/internal/openinference/tensor"
 )
 
 // Model is a loaded model. Run may be called by several goroutines at once.

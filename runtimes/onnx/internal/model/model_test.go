@@ -11,9 +11,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/modelplane/modelplane/internal/openinference/tensor"
 	"github.com/modelplane/modelplane/runtimes/onnx/internal/model"
 	"github.com/modelplane/modelplane/runtimes/onnx/internal/ortlib/orttest"
-	"github.com/modelplane/modelplane/runtimes/onnx/internal/tensor"
 )
 
 func open(t *testing.T, name string) *model.Model {

@@ -9,7 +9,7 @@ import (
 
 	ort "github.com/yalue/onnxruntime_go"
 
-	"github.com/modelplane/modelplane/runtimes/onnx/internal/tensor"
+	"github.com/modelplane/modelplane/internal/openinference/tensor"
 )
 
 // Run answers one set of inputs, which must be in the order of Inputs and fit them. The outputs come in the order of

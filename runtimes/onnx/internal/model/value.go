@@ -9,7 +9,7 @@ import (
 
 	ort "github.com/yalue/onnxruntime_go"
 
-	"github.com/modelplane/modelplane/runtimes/onnx/internal/tensor"
+	"github.com/modelplane/modelplane/internal/openinference/tensor"
 )
 
 var types = map[ort.TensorElementDataType]tensor.Type{

@@ -7,8 +7,8 @@ import (
 	"encoding/json"
 	"fmt"
 
+	"github.com/modelplane/modelplane/internal/openinference/tensor"
 	"github.com/modelplane/modelplane/runtimes/onnx/internal/inference"
-	"github.com/modelplane/modelplane/runtimes/onnx/internal/tensor"
 )
 
 // grower asks whether so many bytes more may be taken for a request.

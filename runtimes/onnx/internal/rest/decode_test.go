@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/modelplane/modelplane/internal/openinference/tensor"
 	"github.com/modelplane/modelplane/runtimes/onnx/internal/inference"
-	"github.com/modelplane/modelplane/runtimes/onnx/internal/tensor"
 )
 
 func TestDecodeV2Binary(t *testing.T) {

@@ -15,8 +15,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/modelplane/modelplane/internal/openinference/tensor"
 	"github.com/modelplane/modelplane/runtimes/onnx/internal/inference"
-	"github.com/modelplane/modelplane/runtimes/onnx/internal/tensor"
 )
 
 type server struct {

@@ -8,8 +8,8 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/modelplane/modelplane/internal/openinference/tensor"
 	"github.com/modelplane/modelplane/runtimes/onnx/internal/inference"
-	"github.com/modelplane/modelplane/runtimes/onnx/internal/tensor"
 )
 
 // predict answers POST /v1/models/NAME:predict.

@@ -8,8 +8,8 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/modelplane/modelplane/internal/openinference/tensor"
 	"github.com/modelplane/modelplane/runtimes/onnx/internal/inference"
-	"github.com/modelplane/modelplane/runtimes/onnx/internal/tensor"
 )
 
 // headerLength says how much of a body is JSON; binary data follows.

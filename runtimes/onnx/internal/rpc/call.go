@@ -18,8 +18,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/proto"
 
+	pb "github.com/modelplane/modelplane/internal/openinference/inferencepb"
 	"github.com/modelplane/modelplane/runtimes/onnx/internal/inference"
-	pb "github.com/modelplane/modelplane/runtimes/onnx/internal/inferencepb"
 )
 
 // handler answers ModelInfer itself and leaves the other calls, which are small, to gRPC's own server. That one reads a

@@ -7,9 +7,9 @@ import (
 	"fmt"
 	"math"
 
+	pb "github.com/modelplane/modelplane/internal/openinference/inferencepb"
+	"github.com/modelplane/modelplane/internal/openinference/tensor"
 	"github.com/modelplane/modelplane/runtimes/onnx/internal/inference"
-	pb "github.com/modelplane/modelplane/runtimes/onnx/internal/inferencepb"
-	"github.com/modelplane/modelplane/runtimes/onnx/internal/tensor"
 )
 
 // decode takes the values of all inputs either from the raw contents or from the typed ones.

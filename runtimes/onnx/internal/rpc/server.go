@@ -15,9 +15,9 @@ import (
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/status"
 
+	pb "github.com/modelplane/modelplane/internal/openinference/inferencepb"
+	"github.com/modelplane/modelplane/internal/openinference/tensor"
 	"github.com/modelplane/modelplane/runtimes/onnx/internal/inference"
-	pb "github.com/modelplane/modelplane/runtimes/onnx/internal/inferencepb"
-	"github.com/modelplane/modelplane/runtimes/onnx/internal/tensor"
 )
 
 type server struct {

@@ -22,7 +22,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	pb "github.com/modelplane/modelplane/runtimes/onnx/internal/inferencepb"
+	pb "github.com/modelplane/modelplane/internal/openinference/inferencepb"
 	"github.com/modelplane/modelplane/runtimes/onnx/internal/ortlib"
 	"github.com/modelplane/modelplane/runtimes/onnx/internal/ortlib/orttest"
 )

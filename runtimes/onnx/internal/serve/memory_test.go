@@ -22,7 +22,7 @@ import (
 
 	"google.golang.org/protobuf/encoding/protowire"
 
-	pb "github.com/modelplane/modelplane/runtimes/onnx/internal/inferencepb"
+	pb "github.com/modelplane/modelplane/internal/openinference/inferencepb"
 	"github.com/modelplane/modelplane/runtimes/onnx/internal/ortlib/orttest"
 )
 

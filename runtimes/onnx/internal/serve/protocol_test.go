@@ -22,7 +22,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/testing/protocmp"
 
-	pb "github.com/modelplane/modelplane/runtimes/onnx/internal/inferencepb"
+	pb "github.com/modelplane/modelplane/internal/openinference/inferencepb"
 )
 
 const testdata = "../../testdata"

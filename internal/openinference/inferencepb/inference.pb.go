@@ -6,7 +6,7 @@
 // versions:
 // 	protoc-gen-go v1.36.12
 // 	protoc        (unknown)
-// source: runtimes/onnx/internal/inferencepb/inference.proto
+// source: internal/openinference/inferencepb/inference.proto
 
 package inferencepb
 
@@ -33,7 +33,7 @@ type ServerLiveRequest struct {
 
 func (x *ServerLiveRequest) Reset() {
 	*x = ServerLiveRequest{}
-	mi := &file_runtimes_onnx_internal_inferencepb_inference_proto_msgTypes[0]
+	mi := &file_internal_openinference_inferencepb_inference_proto_msgTypes[0]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -45,7 +45,7 @@ func (x *ServerLiveRequest) String() string {
 func (*ServerLiveRequest) ProtoMessage() {}
 
 func (x *ServerLiveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_runtimes_onnx_internal_inferencepb_inference_proto_msgTypes[0]
+	mi := &file_internal_openinference_inferencepb_inference_proto_msgTypes[0]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -58,7 +58,7 @@ func (x *ServerLiveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServerLiveRequest.ProtoReflect.Descriptor instead.
 func (*ServerLiveRequest) Descriptor() ([]byte, []int) {
-	return file_runtimes_onnx_internal_inferencepb_inference_proto_rawDescGZIP(), []int{0}
+	return file_internal_openinference_inferencepb_inference_proto_rawDescGZIP(), []int{0}
 }
 
 type ServerLiveResponse struct {
@@ -70,7 +70,7 @@ type ServerLiveResponse struct {
 
 func (x *ServerLiveResponse) Reset() {
 	*x = ServerLiveResponse{}
-	mi := &file_runtimes_onnx_internal_inferencepb_inference_proto_msgTypes[1]
+	mi := &file_internal_openinference_inferencepb_inference_proto_msgTypes[1]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -82,7 +82,7 @@ func (x *ServerLiveResponse) String() string {
 func (*ServerLiveResponse) ProtoMessage() {}
 
 func (x *ServerLiveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_runtimes_onnx_internal_inferencepb_inference_proto_msgTypes[1]
+	mi := &file_internal_openinference_inferencepb_inference_proto_msgTypes[1]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -95,7 +95,7 @@ func (x *ServerLiveResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServerLiveResponse.ProtoReflect.Descriptor instead.
 func (*ServerLiveResponse) Descriptor() ([]byte, []int) {
-	return file_runtimes_onnx_internal_inferencepb_inference_proto_rawDescGZIP(), []int{1}
+	return file_internal_openinference_inferencepb_inference_proto_rawDescGZIP(), []int{1}
 }
 
 func (x *ServerLiveResponse) GetLive() bool {
@@ -113,7 +113,7 @@ type ServerReadyRequest struct {
 
 func (x *ServerReadyRequest) Reset() {
 	*x = ServerReadyRequest{}
-	mi := &file_runtimes_onnx_internal_inferencepb_inference_proto_msgTypes[2]
+	mi := &file_internal_openinference_inferencepb_inference_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -125,7 +125,7 @@ func (x *ServerReadyRequest) String() string {
 func (*ServerReadyRequest) ProtoMessage() {}
 
 func (x *ServerReadyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_runtimes_onnx_internal_inferencepb_inference_proto_msgTypes[2]
+	mi := &file_internal_openinference_inferencepb_inference_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -138,7 +138,7 @@ func (x *ServerReadyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServerReadyRequest.ProtoReflect.Descriptor instead.
 func (*ServerReadyRequest) Descriptor() ([]byte, []int) {
-	return file_runtimes_onnx_internal_inferencepb_inference_proto_rawDescGZIP(), []int{2}
+	return file_internal_openinference_inferencepb_inference_proto_rawDescGZIP(), []int{2}
 }
 
 type ServerReadyResponse struct {
@@ -150,7 +150,7 @@ type ServerReadyResponse struct {
 
 func (x *ServerReadyResponse) Reset() {
 	*x = ServerReadyResponse{}
-	mi := &file_runtimes_onnx_internal_inferencepb_inference_proto_msgTypes[3]
+	mi := &file_internal_openinference_inferencepb_inference_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -162,7 +162,7 @@ func (x *ServerReadyResponse) String() string {
 func (*ServerReadyResponse) ProtoMessage() {}
 
 func (x *ServerReadyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_runtimes_onnx_internal_inferencepb_inference_proto_msgTypes[3]
+	mi := &file_internal_openinference_inferencepb_inference_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -175,7 +175,7 @@ func (x *ServerReadyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServerReadyResponse.ProtoReflect.Descriptor instead.
 func (*ServerReadyResponse) Descriptor() ([]byte, []int) {
-	return file_runtimes_onnx_internal_inferencepb_inference_proto_rawDescGZIP(), []int{3}
+	return file_internal_openinference_inferencepb_inference_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *ServerReadyResponse) GetReady() bool {
@@ -195,7 +195,7 @@ type ModelReadyRequest struct {
 
 func (x *ModelReadyRequest) Reset() {
 	*x = ModelReadyRequest{}
-	mi := &file_runtimes_onnx_internal_inferencepb_inference_proto_msgTypes[4]
+	mi := &file_internal_openinference_inferencepb_inference_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -207,7 +207,7 @@ func (x *ModelReadyRequest) String() string {
 func (*ModelReadyRequest) ProtoMessage() {}
 
 func (x *ModelReadyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_runtimes_onnx_internal_inferencepb_inference_proto_msgTypes[4]
+	mi := &file_internal_openinference_inferencepb_inference_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -220,7 +220,7 @@ func (x *ModelReadyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModelReadyRequest.ProtoReflect.Descriptor instead.
 func (*ModelReadyRequest) Descriptor() ([]byte, []int) {
-	return file_runtimes_onnx_internal_inferencepb_inference_proto_rawDescGZIP(), []int{4}
+	return file_internal_openinference_inferencepb_inference_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *ModelReadyRequest) GetName() string {
@@ -246,7 +246,7 @@ type ModelReadyResponse struct {
 
 func (x *ModelReadyResponse) Reset() {
 	*x = ModelReadyResponse{}
-	mi := &file_runtimes_onnx_internal_inferencepb_inference_proto_msgTypes[5]
+	mi := &file_internal_openinference_inferencepb_inference_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -258,7 +258,7 @@ func (x *ModelReadyResponse) String() string {
 func (*ModelReadyResponse) ProtoMessage() {}
 
 func (x *ModelReadyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_runtimes_onnx_internal_inferencepb_inference_proto_msgTypes[5]
+	mi := &file_internal_openinference_inferencepb_inference_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -271,7 +271,7 @@ func (x *ModelReadyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModelReadyResponse.ProtoReflect.Descriptor instead.
 func (*ModelReadyResponse) Descriptor() ([]byte, []int) {
-	return file_runtimes_onnx_internal_inferencepb_inference_proto_rawDescGZIP(), []int{5}
+	return file_internal_openinference_inferencepb_inference_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *ModelReadyResponse) GetReady() bool {
@@ -289,7 +289,7 @@ type ServerMetadataRequest struct {
 
 func (x *ServerMetadataRequest) Reset() {
 	*x = ServerMetadataRequest{}
-	mi := &file_runtimes_onnx_internal_inferencepb_inference_proto_msgTypes[6]
+	mi := &file_internal_openinference_inferencepb_inference_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -301,7 +301,7 @@ func (x *ServerMetadataRequest) String() string {
 func (*ServerMetadataRequest) ProtoMessage() {}
 
 func (x *ServerMetadataRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_runtimes_onnx_internal_inferencepb_inference_proto_msgTypes[6]
+	mi := &file_internal_openinference_inferencepb_inference_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -314,7 +314,7 @@ func (x *ServerMetadataRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServerMetadataRequest.ProtoReflect.Descriptor instead.
 func (*ServerMetadataRequest) Descriptor() ([]byte, []int) {
-	return file_runtimes_onnx_internal_inferencepb_inference_proto_rawDescGZIP(), []int{6}
+	return file_internal_openinference_inferencepb_inference_proto_rawDescGZIP(), []int{6}
 }
 
 type ServerMetadataResponse struct {
@@ -328,7 +328,7 @@ type ServerMetadataResponse struct {
 
 func (x *ServerMetadataResponse) Reset() {
 	*x = ServerMetadataResponse{}
-	mi := &file_runtimes_onnx_internal_inferencepb_inference_proto_msgTypes[7]
+	mi := &file_internal_openinference_inferencepb_inference_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -340,7 +340,7 @@ func (x *ServerMetadataResponse) String() string {
 func (*ServerMetadataResponse) ProtoMessage() {}
 
 func (x *ServerMetadataResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_runtimes_onnx_internal_inferencepb_inference_proto_msgTypes[7]
+	mi := &file_internal_openinference_inferencepb_inference_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -353,7 +353,7 @@ func (x *ServerMetadataResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServerMetadataResponse.ProtoReflect.Descriptor instead.
 func (*ServerMetadataResponse) Descriptor() ([]byte, []int) {
-	return file_runtimes_onnx_internal_inferencepb_inference_proto_rawDescGZIP(), []int{7}
+	return file_internal_openinference_inferencepb_inference_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ServerMetadataResponse) GetName() string {
@@ -387,7 +387,7 @@ type ModelMetadataRequest struct {
 
 func (x *ModelMetadataRequest) Reset() {
 	*x = ModelMetadataRequest{}
-	mi := &file_runtimes_onnx_internal_inferencepb_inference_proto_msgTypes[8]
+	mi := &file_internal_openinference_inferencepb_inference_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -399,7 +399,7 @@ func (x *ModelMetadataRequest) String() string {
 func (*ModelMetadataRequest) ProtoMessage() {}
 
 func (x *ModelMetadataRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_runtimes_onnx_internal_inferencepb_inference_proto_msgTypes[8]
+	mi := &file_internal_openinference_inferencepb_inference_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -412,7 +412,7 @@ func (x *ModelMetadataRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModelMetadataRequest.ProtoReflect.Descriptor instead.
 func (*ModelMetadataRequest) Descriptor() ([]byte, []int) {
-	return file_runtimes_onnx_internal_inferencepb_inference_proto_rawDescGZIP(), []int{8}
+	return file_internal_openinference_inferencepb_inference_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ModelMetadataRequest) GetName() string {
@@ -442,7 +442,7 @@ type ModelMetadataResponse struct {
 
 func (x *ModelMetadataResponse) Reset() {
 	*x = ModelMetadataResponse{}
-	mi := &file_runtimes_onnx_internal_inferencepb_inference_proto_msgTypes[9]
+	mi := &file_internal_openinference_inferencepb_inference_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -454,7 +454,7 @@ func (x *ModelMetadataResponse) String() string {
 func (*ModelMetadataResponse) ProtoMessage() {}
 
 func (x *ModelMetadataResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_runtimes_onnx_internal_inferencepb_inference_proto_msgTypes[9]
+	mi := &file_internal_openinference_inferencepb_inference_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -467,7 +467,7 @@ func (x *ModelMetadataResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModelMetadataResponse.ProtoReflect.Descriptor instead.
 func (*ModelMetadataResponse) Descriptor() ([]byte, []int) {
-	return file_runtimes_onnx_internal_inferencepb_inference_proto_rawDescGZIP(), []int{9}
+	return file_internal_openinference_inferencepb_inference_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ModelMetadataResponse) GetName() string {
@@ -522,7 +522,7 @@ type ModelInferRequest struct {
 
 func (x *ModelInferRequest) Reset() {
 	*x = ModelInferRequest{}
-	mi := &file_runtimes_onnx_internal_inferencepb_inference_proto_msgTypes[10]
+	mi := &file_internal_openinference_inferencepb_inference_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -534,7 +534,7 @@ func (x *ModelInferRequest) String() string {
 func (*ModelInferRequest) ProtoMessage() {}
 
 func (x *ModelInferRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_runtimes_onnx_internal_inferencepb_inference_proto_msgTypes[10]
+	mi := &file_internal_openinference_inferencepb_inference_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -547,7 +547,7 @@ func (x *ModelInferRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModelInferRequest.ProtoReflect.Descriptor instead.
 func (*ModelInferRequest) Descriptor() ([]byte, []int) {
-	return file_runtimes_onnx_internal_inferencepb_inference_proto_rawDescGZIP(), []int{10}
+	return file_internal_openinference_inferencepb_inference_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ModelInferRequest) GetModelName() string {
@@ -614,7 +614,7 @@ type ModelInferResponse struct {
 
 func (x *ModelInferResponse) Reset() {
 	*x = ModelInferResponse{}
-	mi := &file_runtimes_onnx_internal_inferencepb_inference_proto_msgTypes[11]
+	mi := &file_internal_openinference_inferencepb_inference_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -626,7 +626,7 @@ func (x *ModelInferResponse) String() string {
 func (*ModelInferResponse) ProtoMessage() {}
 
 func (x *ModelInferResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_runtimes_onnx_internal_inferencepb_inference_proto_msgTypes[11]
+	mi := &file_internal_openinference_inferencepb_inference_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -639,7 +639,7 @@ func (x *ModelInferResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModelInferResponse.ProtoReflect.Descriptor instead.
 func (*ModelInferResponse) Descriptor() ([]byte, []int) {
-	return file_runtimes_onnx_internal_inferencepb_inference_proto_rawDescGZIP(), []int{11}
+	return file_internal_openinference_inferencepb_inference_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ModelInferResponse) GetModelName() string {
@@ -684,6 +684,59 @@ func (x *ModelInferResponse) GetRawOutputContents() [][]byte {
 	return nil
 }
 
+type ModelStreamInferResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Set: what is wrong with the request that this would be an answer to.
+	ErrorMessage  string              `protobuf:"bytes,1,opt,name=error_message,json=errorMessage,proto3" json:"error_message,omitempty"`
+	InferResponse *ModelInferResponse `protobuf:"bytes,2,opt,name=infer_response,json=inferResponse,proto3" json:"infer_response,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ModelStreamInferResponse) Reset() {
+	*x = ModelStreamInferResponse{}
+	mi := &file_internal_openinference_inferencepb_inference_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ModelStreamInferResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ModelStreamInferResponse) ProtoMessage() {}
+
+func (x *ModelStreamInferResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_internal_openinference_inferencepb_inference_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ModelStreamInferResponse.ProtoReflect.Descriptor instead.
+func (*ModelStreamInferResponse) Descriptor() ([]byte, []int) {
+	return file_internal_openinference_inferencepb_inference_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *ModelStreamInferResponse) GetErrorMessage() string {
+	if x != nil {
+		return x.ErrorMessage
+	}
+	return ""
+}
+
+func (x *ModelStreamInferResponse) GetInferResponse() *ModelInferResponse {
+	if x != nil {
+		return x.InferResponse
+	}
+	return nil
+}
+
 type InferParameter struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Types that are valid to be assigned to ParameterChoice:
@@ -691,6 +744,8 @@ type InferParameter struct {
 	//	*InferParameter_BoolParam
 	//	*InferParameter_Int64Param
 	//	*InferParameter_StringParam
+	//	*InferParameter_DoubleParam
+	//	*InferParameter_Uint64Param
 	ParameterChoice isInferParameter_ParameterChoice `protobuf_oneof:"parameter_choice"`
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
@@ -698,7 +753,7 @@ type InferParameter struct {
 
 func (x *InferParameter) Reset() {
 	*x = InferParameter{}
-	mi := &file_runtimes_onnx_internal_inferencepb_inference_proto_msgTypes[12]
+	mi := &file_internal_openinference_inferencepb_inference_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -710,7 +765,7 @@ func (x *InferParameter) String() string {
 func (*InferParameter) ProtoMessage() {}
 
 func (x *InferParameter) ProtoReflect() protoreflect.Message {
-	mi := &file_runtimes_onnx_internal_inferencepb_inference_proto_msgTypes[12]
+	mi := &file_internal_openinference_inferencepb_inference_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -723,7 +778,7 @@ func (x *InferParameter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InferParameter.ProtoReflect.Descriptor instead.
 func (*InferParameter) Descriptor() ([]byte, []int) {
-	return file_runtimes_onnx_internal_inferencepb_inference_proto_rawDescGZIP(), []int{12}
+	return file_internal_openinference_inferencepb_inference_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *InferParameter) GetParameterChoice() isInferParameter_ParameterChoice {
@@ -760,6 +815,24 @@ func (x *InferParameter) GetStringParam() string {
 	return ""
 }
 
+func (x *InferParameter) GetDoubleParam() float64 {
+	if x != nil {
+		if x, ok := x.ParameterChoice.(*InferParameter_DoubleParam); ok {
+			return x.DoubleParam
+		}
+	}
+	return 0
+}
+
+func (x *InferParameter) GetUint64Param() uint64 {
+	if x != nil {
+		if x, ok := x.ParameterChoice.(*InferParameter_Uint64Param); ok {
+			return x.Uint64Param
+		}
+	}
+	return 0
+}
+
 type isInferParameter_ParameterChoice interface {
 	isInferParameter_ParameterChoice()
 }
@@ -776,11 +849,24 @@ type InferParameter_StringParam struct {
 	StringParam string `protobuf:"bytes,3,opt,name=string_param,json=stringParam,proto3,oneof"`
 }
 
+type InferParameter_DoubleParam struct {
+	// These two are an extension as well.
+	DoubleParam float64 `protobuf:"fixed64,4,opt,name=double_param,json=doubleParam,proto3,oneof"`
+}
+
+type InferParameter_Uint64Param struct {
+	Uint64Param uint64 `protobuf:"varint,5,opt,name=uint64_param,json=uint64Param,proto3,oneof"`
+}
+
 func (*InferParameter_BoolParam) isInferParameter_ParameterChoice() {}
 
 func (*InferParameter_Int64Param) isInferParameter_ParameterChoice() {}
 
 func (*InferParameter_StringParam) isInferParameter_ParameterChoice() {}
+
+func (*InferParameter_DoubleParam) isInferParameter_ParameterChoice() {}
+
+func (*InferParameter_Uint64Param) isInferParameter_ParameterChoice() {}
 
 // The elements in row-major order, in the one field for their type.
 type InferTensorContents struct {
@@ -802,7 +888,7 @@ type InferTensorContents struct {
 
 func (x *InferTensorContents) Reset() {
 	*x = InferTensorContents{}
-	mi := &file_runtimes_onnx_internal_inferencepb_inference_proto_msgTypes[13]
+	mi := &file_internal_openinference_inferencepb_inference_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -814,7 +900,7 @@ func (x *InferTensorContents) String() string {
 func (*InferTensorContents) ProtoMessage() {}
 
 func (x *InferTensorContents) ProtoReflect() protoreflect.Message {
-	mi := &file_runtimes_onnx_internal_inferencepb_inference_proto_msgTypes[13]
+	mi := &file_internal_openinference_inferencepb_inference_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -827,7 +913,7 @@ func (x *InferTensorContents) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InferTensorContents.ProtoReflect.Descriptor instead.
 func (*InferTensorContents) Descriptor() ([]byte, []int) {
-	return file_runtimes_onnx_internal_inferencepb_inference_proto_rawDescGZIP(), []int{13}
+	return file_internal_openinference_inferencepb_inference_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *InferTensorContents) GetBoolContents() []bool {
@@ -898,7 +984,7 @@ type ModelMetadataResponse_TensorMetadata struct {
 
 func (x *ModelMetadataResponse_TensorMetadata) Reset() {
 	*x = ModelMetadataResponse_TensorMetadata{}
-	mi := &file_runtimes_onnx_internal_inferencepb_inference_proto_msgTypes[14]
+	mi := &file_internal_openinference_inferencepb_inference_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -910,7 +996,7 @@ func (x *ModelMetadataResponse_TensorMetadata) String() string {
 func (*ModelMetadataResponse_TensorMetadata) ProtoMessage() {}
 
 func (x *ModelMetadataResponse_TensorMetadata) ProtoReflect() protoreflect.Message {
-	mi := &file_runtimes_onnx_internal_inferencepb_inference_proto_msgTypes[14]
+	mi := &file_internal_openinference_inferencepb_inference_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -923,7 +1009,7 @@ func (x *ModelMetadataResponse_TensorMetadata) ProtoReflect() protoreflect.Messa
 
 // Deprecated: Use ModelMetadataResponse_TensorMetadata.ProtoReflect.Descriptor instead.
 func (*ModelMetadataResponse_TensorMetadata) Descriptor() ([]byte, []int) {
-	return file_runtimes_onnx_internal_inferencepb_inference_proto_rawDescGZIP(), []int{9, 0}
+	return file_internal_openinference_inferencepb_inference_proto_rawDescGZIP(), []int{9, 0}
 }
 
 func (x *ModelMetadataResponse_TensorMetadata) GetName() string {
@@ -960,7 +1046,7 @@ type ModelInferRequest_InferInputTensor struct {
 
 func (x *ModelInferRequest_InferInputTensor) Reset() {
 	*x = ModelInferRequest_InferInputTensor{}
-	mi := &file_runtimes_onnx_internal_inferencepb_inference_proto_msgTypes[15]
+	mi := &file_internal_openinference_inferencepb_inference_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -972,7 +1058,7 @@ func (x *ModelInferRequest_InferInputTensor) String() string {
 func (*ModelInferRequest_InferInputTensor) ProtoMessage() {}
 
 func (x *ModelInferRequest_InferInputTensor) ProtoReflect() protoreflect.Message {
-	mi := &file_runtimes_onnx_internal_inferencepb_inference_proto_msgTypes[15]
+	mi := &file_internal_openinference_inferencepb_inference_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -985,7 +1071,7 @@ func (x *ModelInferRequest_InferInputTensor) ProtoReflect() protoreflect.Message
 
 // Deprecated: Use ModelInferRequest_InferInputTensor.ProtoReflect.Descriptor instead.
 func (*ModelInferRequest_InferInputTensor) Descriptor() ([]byte, []int) {
-	return file_runtimes_onnx_internal_inferencepb_inference_proto_rawDescGZIP(), []int{10, 0}
+	return file_internal_openinference_inferencepb_inference_proto_rawDescGZIP(), []int{10, 0}
 }
 
 func (x *ModelInferRequest_InferInputTensor) GetName() string {
@@ -1033,7 +1119,7 @@ type ModelInferRequest_InferRequestedOutputTensor struct {
 
 func (x *ModelInferRequest_InferRequestedOutputTensor) Reset() {
 	*x = ModelInferRequest_InferRequestedOutputTensor{}
-	mi := &file_runtimes_onnx_internal_inferencepb_inference_proto_msgTypes[16]
+	mi := &file_internal_openinference_inferencepb_inference_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1045,7 +1131,7 @@ func (x *ModelInferRequest_InferRequestedOutputTensor) String() string {
 func (*ModelInferRequest_InferRequestedOutputTensor) ProtoMessage() {}
 
 func (x *ModelInferRequest_InferRequestedOutputTensor) ProtoReflect() protoreflect.Message {
-	mi := &file_runtimes_onnx_internal_inferencepb_inference_proto_msgTypes[16]
+	mi := &file_internal_openinference_inferencepb_inference_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1058,7 +1144,7 @@ func (x *ModelInferRequest_InferRequestedOutputTensor) ProtoReflect() protorefle
 
 // Deprecated: Use ModelInferRequest_InferRequestedOutputTensor.ProtoReflect.Descriptor instead.
 func (*ModelInferRequest_InferRequestedOutputTensor) Descriptor() ([]byte, []int) {
-	return file_runtimes_onnx_internal_inferencepb_inference_proto_rawDescGZIP(), []int{10, 1}
+	return file_internal_openinference_inferencepb_inference_proto_rawDescGZIP(), []int{10, 1}
 }
 
 func (x *ModelInferRequest_InferRequestedOutputTensor) GetName() string {
@@ -1088,7 +1174,7 @@ type ModelInferResponse_InferOutputTensor struct {
 
 func (x *ModelInferResponse_InferOutputTensor) Reset() {
 	*x = ModelInferResponse_InferOutputTensor{}
-	mi := &file_runtimes_onnx_internal_inferencepb_inference_proto_msgTypes[20]
+	mi := &file_internal_openinference_inferencepb_inference_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1100,7 +1186,7 @@ func (x *ModelInferResponse_InferOutputTensor) String() string {
 func (*ModelInferResponse_InferOutputTensor) ProtoMessage() {}
 
 func (x *ModelInferResponse_InferOutputTensor) ProtoReflect() protoreflect.Message {
-	mi := &file_runtimes_onnx_internal_inferencepb_inference_proto_msgTypes[20]
+	mi := &file_internal_openinference_inferencepb_inference_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1113,7 +1199,7 @@ func (x *ModelInferResponse_InferOutputTensor) ProtoReflect() protoreflect.Messa
 
 // Deprecated: Use ModelInferResponse_InferOutputTensor.ProtoReflect.Descriptor instead.
 func (*ModelInferResponse_InferOutputTensor) Descriptor() ([]byte, []int) {
-	return file_runtimes_onnx_internal_inferencepb_inference_proto_rawDescGZIP(), []int{11, 0}
+	return file_internal_openinference_inferencepb_inference_proto_rawDescGZIP(), []int{11, 0}
 }
 
 func (x *ModelInferResponse_InferOutputTensor) GetName() string {
@@ -1151,11 +1237,11 @@ func (x *ModelInferResponse_InferOutputTensor) GetContents() *InferTensorContent
 	return nil
 }
 
-var File_runtimes_onnx_internal_inferencepb_inference_proto protoreflect.FileDescriptor
+var File_internal_openinference_inferencepb_inference_proto protoreflect.FileDescriptor
 
-const file_runtimes_onnx_internal_inferencepb_inference_proto_rawDesc = "" +
+const file_internal_openinference_inferencepb_inference_proto_rawDesc = "" +
 	"\n" +
-	"2runtimes/onnx/internal/inferencepb/inference.proto\x12\tinference\"\x13\n" +
+	"2internal/openinference/inferencepb/inference.proto\x12\tinference\"\x13\n" +
 	"\x11ServerLiveRequest\"(\n" +
 	"\x12ServerLiveResponse\x12\x12\n" +
 	"\x04live\x18\x01 \x01(\bR\x04live\"\x14\n" +
@@ -1243,13 +1329,18 @@ const file_runtimes_onnx_internal_inferencepb_inference_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\v2\x19.inference.InferParameterR\x05value:\x028\x01\x1aX\n" +
 	"\x0fParametersEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12/\n" +
-	"\x05value\x18\x02 \x01(\v2\x19.inference.InferParameterR\x05value:\x028\x01\"\x8d\x01\n" +
+	"\x05value\x18\x02 \x01(\v2\x19.inference.InferParameterR\x05value:\x028\x01\"\x85\x01\n" +
+	"\x18ModelStreamInferResponse\x12#\n" +
+	"\rerror_message\x18\x01 \x01(\tR\ferrorMessage\x12D\n" +
+	"\x0einfer_response\x18\x02 \x01(\v2\x1d.inference.ModelInferResponseR\rinferResponse\"\xd7\x01\n" +
 	"\x0eInferParameter\x12\x1f\n" +
 	"\n" +
 	"bool_param\x18\x01 \x01(\bH\x00R\tboolParam\x12!\n" +
 	"\vint64_param\x18\x02 \x01(\x03H\x00R\n" +
 	"int64Param\x12#\n" +
-	"\fstring_param\x18\x03 \x01(\tH\x00R\vstringParamB\x12\n" +
+	"\fstring_param\x18\x03 \x01(\tH\x00R\vstringParam\x12#\n" +
+	"\fdouble_param\x18\x04 \x01(\x01H\x00R\vdoubleParam\x12#\n" +
+	"\fuint64_param\x18\x05 \x01(\x04H\x00R\vuint64ParamB\x12\n" +
 	"\x10parameter_choice\"\xc3\x02\n" +
 	"\x13InferTensorContents\x12#\n" +
 	"\rbool_contents\x18\x01 \x03(\bR\fboolContents\x12!\n" +
@@ -1259,7 +1350,7 @@ const file_runtimes_onnx_internal_inferencepb_inference_proto_rawDesc = "" +
 	"\x0fuint64_contents\x18\x05 \x03(\x04R\x0euint64Contents\x12#\n" +
 	"\rfp32_contents\x18\x06 \x03(\x02R\ffp32Contents\x12#\n" +
 	"\rfp64_contents\x18\a \x03(\x01R\ffp64Contents\x12%\n" +
-	"\x0ebytes_contents\x18\b \x03(\fR\rbytesContents2\xf0\x03\n" +
+	"\x0ebytes_contents\x18\b \x03(\fR\rbytesContents2\xcb\x04\n" +
 	"\x14GRPCInferenceService\x12I\n" +
 	"\n" +
 	"ServerLive\x12\x1c.inference.ServerLiveRequest\x1a\x1d.inference.ServerLiveResponse\x12L\n" +
@@ -1269,22 +1360,23 @@ const file_runtimes_onnx_internal_inferencepb_inference_proto_rawDesc = "" +
 	"\x0eServerMetadata\x12 .inference.ServerMetadataRequest\x1a!.inference.ServerMetadataResponse\x12R\n" +
 	"\rModelMetadata\x12\x1f.inference.ModelMetadataRequest\x1a .inference.ModelMetadataResponse\x12I\n" +
 	"\n" +
-	"ModelInfer\x12\x1c.inference.ModelInferRequest\x1a\x1d.inference.ModelInferResponseBEZCgithub.com/modelplane/modelplane/runtimes/onnx/internal/inferencepbb\x06proto3"
+	"ModelInfer\x12\x1c.inference.ModelInferRequest\x1a\x1d.inference.ModelInferResponse\x12Y\n" +
+	"\x10ModelStreamInfer\x12\x1c.inference.ModelInferRequest\x1a#.inference.ModelStreamInferResponse(\x010\x01BEZCgithub.com/modelplane/modelplane/internal/openinference/inferencepbb\x06proto3"
 
 var (
-	file_runtimes_onnx_internal_inferencepb_inference_proto_rawDescOnce sync.Once
-	file_runtimes_onnx_internal_inferencepb_inference_proto_rawDescData []byte
+	file_internal_openinference_inferencepb_inference_proto_rawDescOnce sync.Once
+	file_internal_openinference_inferencepb_inference_proto_rawDescData []byte
 )
 
-func file_runtimes_onnx_internal_inferencepb_inference_proto_rawDescGZIP() []byte {
-	file_runtimes_onnx_internal_inferencepb_inference_proto_rawDescOnce.Do(func() {
-		file_runtimes_onnx_internal_inferencepb_inference_proto_rawDescData = protoimpl.X.CompressGZIP(unsafe.Slice(unsafe.StringData(file_runtimes_onnx_internal_inferencepb_inference_proto_rawDesc), len(file_runtimes_onnx_internal_inferencepb_inference_proto_rawDesc)))
+func file_internal_openinference_inferencepb_inference_proto_rawDescGZIP() []byte {
+	file_internal_openinference_inferencepb_inference_proto_rawDescOnce.Do(func() {
+		file_internal_openinference_inferencepb_inference_proto_rawDescData = protoimpl.X.CompressGZIP(unsafe.Slice(unsafe.StringData(file_internal_openinference_inferencepb_inference_proto_rawDesc), len(file_internal_openinference_inferencepb_inference_proto_rawDesc)))
 	})
-	return file_runtimes_onnx_internal_inferencepb_inference_proto_rawDescData
+	return file_internal_openinference_inferencepb_inference_proto_rawDescData
 }
 
-var file_runtimes_onnx_internal_inferencepb_inference_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
-var file_runtimes_onnx_internal_inferencepb_inference_proto_goTypes = []any{
+var file_internal_openinference_inferencepb_inference_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
+var file_internal_openinference_inferencepb_inference_proto_goTypes = []any{
 	(*ServerLiveRequest)(nil),                            // 0: inference.ServerLiveRequest
 	(*ServerLiveResponse)(nil),                           // 1: inference.ServerLiveResponse
 	(*ServerReadyRequest)(nil),                           // 2: inference.ServerReadyRequest
@@ -1297,80 +1389,86 @@ var file_runtimes_onnx_internal_inferencepb_inference_proto_goTypes = []any{
 	(*ModelMetadataResponse)(nil),                        // 9: inference.ModelMetadataResponse
 	(*ModelInferRequest)(nil),                            // 10: inference.ModelInferRequest
 	(*ModelInferResponse)(nil),                           // 11: inference.ModelInferResponse
-	(*InferParameter)(nil),                               // 12: inference.InferParameter
-	(*InferTensorContents)(nil),                          // 13: inference.InferTensorContents
-	(*ModelMetadataResponse_TensorMetadata)(nil),         // 14: inference.ModelMetadataResponse.TensorMetadata
-	(*ModelInferRequest_InferInputTensor)(nil),           // 15: inference.ModelInferRequest.InferInputTensor
-	(*ModelInferRequest_InferRequestedOutputTensor)(nil), // 16: inference.ModelInferRequest.InferRequestedOutputTensor
-	nil, // 17: inference.ModelInferRequest.ParametersEntry
-	nil, // 18: inference.ModelInferRequest.InferInputTensor.ParametersEntry
-	nil, // 19: inference.ModelInferRequest.InferRequestedOutputTensor.ParametersEntry
-	(*ModelInferResponse_InferOutputTensor)(nil), // 20: inference.ModelInferResponse.InferOutputTensor
-	nil, // 21: inference.ModelInferResponse.ParametersEntry
-	nil, // 22: inference.ModelInferResponse.InferOutputTensor.ParametersEntry
+	(*ModelStreamInferResponse)(nil),                     // 12: inference.ModelStreamInferResponse
+	(*InferParameter)(nil),                               // 13: inference.InferParameter
+	(*InferTensorContents)(nil),                          // 14: inference.InferTensorContents
+	(*ModelMetadataResponse_TensorMetadata)(nil),         // 15: inference.ModelMetadataResponse.TensorMetadata
+	(*ModelInferRequest_InferInputTensor)(nil),           // 16: inference.ModelInferRequest.InferInputTensor
+	(*ModelInferRequest_InferRequestedOutputTensor)(nil), // 17: inference.ModelInferRequest.InferRequestedOutputTensor
+	nil, // 18: inference.ModelInferRequest.ParametersEntry
+	nil, // 19: inference.ModelInferRequest.InferInputTensor.ParametersEntry
+	nil, // 20: inference.ModelInferRequest.InferRequestedOutputTensor.ParametersEntry
+	(*ModelInferResponse_InferOutputTensor)(nil), // 21: inference.ModelInferResponse.InferOutputTensor
+	nil, // 22: inference.ModelInferResponse.ParametersEntry
+	nil, // 23: inference.ModelInferResponse.InferOutputTensor.ParametersEntry
 }
-var file_runtimes_onnx_internal_inferencepb_inference_proto_depIdxs = []int32{
-	14, // 0: inference.ModelMetadataResponse.inputs:type_name -> inference.ModelMetadataResponse.TensorMetadata
-	14, // 1: inference.ModelMetadataResponse.outputs:type_name -> inference.ModelMetadataResponse.TensorMetadata
-	17, // 2: inference.ModelInferRequest.parameters:type_name -> inference.ModelInferRequest.ParametersEntry
-	15, // 3: inference.ModelInferRequest.inputs:type_name -> inference.ModelInferRequest.InferInputTensor
-	16, // 4: inference.ModelInferRequest.outputs:type_name -> inference.ModelInferRequest.InferRequestedOutputTensor
-	21, // 5: inference.ModelInferResponse.parameters:type_name -> inference.ModelInferResponse.ParametersEntry
-	20, // 6: inference.ModelInferResponse.outputs:type_name -> inference.ModelInferResponse.InferOutputTensor
-	18, // 7: inference.ModelInferRequest.InferInputTensor.parameters:type_name -> inference.ModelInferRequest.InferInputTensor.ParametersEntry
-	13, // 8: inference.ModelInferRequest.InferInputTensor.contents:type_name -> inference.InferTensorContents
-	19, // 9: inference.ModelInferRequest.InferRequestedOutputTensor.parameters:type_name -> inference.ModelInferRequest.InferRequestedOutputTensor.ParametersEntry
-	12, // 10: inference.ModelInferRequest.ParametersEntry.value:type_name -> inference.InferParameter
-	12, // 11: inference.ModelInferRequest.InferInputTensor.ParametersEntry.value:type_name -> inference.InferParameter
-	12, // 12: inference.ModelInferRequest.InferRequestedOutputTensor.ParametersEntry.value:type_name -> inference.InferParameter
-	22, // 13: inference.ModelInferResponse.InferOutputTensor.parameters:type_name -> inference.ModelInferResponse.InferOutputTensor.ParametersEntry
-	13, // 14: inference.ModelInferResponse.InferOutputTensor.contents:type_name -> inference.InferTensorContents
-	12, // 15: inference.ModelInferResponse.ParametersEntry.value:type_name -> inference.InferParameter
-	12, // 16: inference.ModelInferResponse.InferOutputTensor.ParametersEntry.value:type_name -> inference.InferParameter
-	0,  // 17: inference.GRPCInferenceService.ServerLive:input_type -> inference.ServerLiveRequest
-	2,  // 18: inference.GRPCInferenceService.ServerReady:input_type -> inference.ServerReadyRequest
-	4,  // 19: inference.GRPCInferenceService.ModelReady:input_type -> inference.ModelReadyRequest
-	6,  // 20: inference.GRPCInferenceService.ServerMetadata:input_type -> inference.ServerMetadataRequest
-	8,  // 21: inference.GRPCInferenceService.ModelMetadata:input_type -> inference.ModelMetadataRequest
-	10, // 22: inference.GRPCInferenceService.ModelInfer:input_type -> inference.ModelInferRequest
-	1,  // 23: inference.GRPCInferenceService.ServerLive:output_type -> inference.ServerLiveResponse
-	3,  // 24: inference.GRPCInferenceService.ServerReady:output_type -> inference.ServerReadyResponse
-	5,  // 25: inference.GRPCInferenceService.ModelReady:output_type -> inference.ModelReadyResponse
-	7,  // 26: inference.GRPCInferenceService.ServerMetadata:output_type -> inference.ServerMetadataResponse
-	9,  // 27: inference.GRPCInferenceService.ModelMetadata:output_type -> inference.ModelMetadataResponse
-	11, // 28: inference.GRPCInferenceService.ModelInfer:output_type -> inference.ModelInferResponse
-	23, // [23:29] is the sub-list for method output_type
-	17, // [17:23] is the sub-list for method input_type
-	17, // [17:17] is the sub-list for extension type_name
-	17, // [17:17] is the sub-list for extension extendee
-	0,  // [0:17] is the sub-list for field type_name
+var file_internal_openinference_inferencepb_inference_proto_depIdxs = []int32{
+	15, // 0: inference.ModelMetadataResponse.inputs:type_name -> inference.ModelMetadataResponse.TensorMetadata
+	15, // 1: inference.ModelMetadataResponse.outputs:type_name -> inference.ModelMetadataResponse.TensorMetadata
+	18, // 2: inference.ModelInferRequest.parameters:type_name -> inference.ModelInferRequest.ParametersEntry
+	16, // 3: inference.ModelInferRequest.inputs:type_name -> inference.ModelInferRequest.InferInputTensor
+	17, // 4: inference.ModelInferRequest.outputs:type_name -> inference.ModelInferRequest.InferRequestedOutputTensor
+	22, // 5: inference.ModelInferResponse.parameters:type_name -> inference.ModelInferResponse.ParametersEntry
+	21, // 6: inference.ModelInferResponse.outputs:type_name -> inference.ModelInferResponse.InferOutputTensor
+	11, // 7: inference.ModelStreamInferResponse.infer_response:type_name -> inference.ModelInferResponse
+	19, // 8: inference.ModelInferRequest.InferInputTensor.parameters:type_name -> inference.ModelInferRequest.InferInputTensor.ParametersEntry
+	14, // 9: inference.ModelInferRequest.InferInputTensor.contents:type_name -> inference.InferTensorContents
+	20, // 10: inference.ModelInferRequest.InferRequestedOutputTensor.parameters:type_name -> inference.ModelInferRequest.InferRequestedOutputTensor.ParametersEntry
+	13, // 11: inference.ModelInferRequest.ParametersEntry.value:type_name -> inference.InferParameter
+	13, // 12: inference.ModelInferRequest.InferInputTensor.ParametersEntry.value:type_name -> inference.InferParameter
+	13, // 13: inference.ModelInferRequest.InferRequestedOutputTensor.ParametersEntry.value:type_name -> inference.InferParameter
+	23, // 14: inference.ModelInferResponse.InferOutputTensor.parameters:type_name -> inference.ModelInferResponse.InferOutputTensor.ParametersEntry
+	14, // 15: inference.ModelInferResponse.InferOutputTensor.contents:type_name -> inference.InferTensorContents
+	13, // 16: inference.ModelInferResponse.ParametersEntry.value:type_name -> inference.InferParameter
+	13, // 17: inference.ModelInferResponse.InferOutputTensor.ParametersEntry.value:type_name -> inference.InferParameter
+	0,  // 18: inference.GRPCInferenceService.ServerLive:input_type -> inference.ServerLiveRequest
+	2,  // 19: inference.GRPCInferenceService.ServerReady:input_type -> inference.ServerReadyRequest
+	4,  // 20: inference.GRPCInferenceService.ModelReady:input_type -> inference.ModelReadyRequest
+	6,  // 21: inference.GRPCInferenceService.ServerMetadata:input_type -> inference.ServerMetadataRequest
+	8,  // 22: inference.GRPCInferenceService.ModelMetadata:input_type -> inference.ModelMetadataRequest
+	10, // 23: inference.GRPCInferenceService.ModelInfer:input_type -> inference.ModelInferRequest
+	10, // 24: inference.GRPCInferenceService.ModelStreamInfer:input_type -> inference.ModelInferRequest
+	1,  // 25: inference.GRPCInferenceService.ServerLive:output_type -> inference.ServerLiveResponse
+	3,  // 26: inference.GRPCInferenceService.ServerReady:output_type -> inference.ServerReadyResponse
+	5,  // 27: inference.GRPCInferenceService.ModelReady:output_type -> inference.ModelReadyResponse
+	7,  // 28: inference.GRPCInferenceService.ServerMetadata:output_type -> inference.ServerMetadataResponse
+	9,  // 29: inference.GRPCInferenceService.ModelMetadata:output_type -> inference.ModelMetadataResponse
+	11, // 30: inference.GRPCInferenceService.ModelInfer:output_type -> inference.ModelInferResponse
+	12, // 31: inference.GRPCInferenceService.ModelStreamInfer:output_type -> inference.ModelStreamInferResponse
+	25, // [25:32] is the sub-list for method output_type
+	18, // [18:25] is the sub-list for method input_type
+	18, // [18:18] is the sub-list for extension type_name
+	18, // [18:18] is the sub-list for extension extendee
+	0,  // [0:18] is the sub-list for field type_name
 }
 
-func init() { file_runtimes_onnx_internal_inferencepb_inference_proto_init() }
-func file_runtimes_onnx_internal_inferencepb_inference_proto_init() {
-	if File_runtimes_onnx_internal_inferencepb_inference_proto != nil {
+func init() { file_internal_openinference_inferencepb_inference_proto_init() }
+func file_internal_openinference_inferencepb_inference_proto_init() {
+	if File_internal_openinference_inferencepb_inference_proto != nil {
 		return
 	}
-	file_runtimes_onnx_internal_inferencepb_inference_proto_msgTypes[12].OneofWrappers = []any{
+	file_internal_openinference_inferencepb_inference_proto_msgTypes[13].OneofWrappers = []any{
 		(*InferParameter_BoolParam)(nil),
 		(*InferParameter_Int64Param)(nil),
 		(*InferParameter_StringParam)(nil),
+		(*InferParameter_DoubleParam)(nil),
+		(*InferParameter_Uint64Param)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
-			RawDescriptor: unsafe.Slice(unsafe.StringData(file_runtimes_onnx_internal_inferencepb_inference_proto_rawDesc), len(file_runtimes_onnx_internal_inferencepb_inference_proto_rawDesc)),
+			RawDescriptor: unsafe.Slice(unsafe.StringData(file_internal_openinference_inferencepb_inference_proto_rawDesc), len(file_internal_openinference_inferencepb_inference_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   23,
+			NumMessages:   24,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
-		GoTypes:           file_runtimes_onnx_internal_inferencepb_inference_proto_goTypes,
-		DependencyIndexes: file_runtimes_onnx_internal_inferencepb_inference_proto_depIdxs,
-		MessageInfos:      file_runtimes_onnx_internal_inferencepb_inference_proto_msgTypes,
+		GoTypes:           file_internal_openinference_inferencepb_inference_proto_goTypes,
+		DependencyIndexes: file_internal_openinference_inferencepb_inference_proto_depIdxs,
+		MessageInfos:      file_internal_openinference_inferencepb_inference_proto_msgTypes,
 	}.Build()
-	File_runtimes_onnx_internal_inferencepb_inference_proto = out.File
-	file_runtimes_onnx_internal_inferencepb_inference_proto_goTypes = nil
-	file_runtimes_onnx_internal_inferencepb_inference_proto_depIdxs = nil
+	File_internal_openinference_inferencepb_inference_proto = out.File
+	file_internal_openinference_inferencepb_inference_proto_goTypes = nil
+	file_internal_openinference_inferencepb_inference_proto_depIdxs = nil
 }
