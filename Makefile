@@ -100,7 +100,7 @@ test: ## Run every test that needs no node, against a real API server
 
 # Each of these leaves a core idle when it runs alone.
 .PHONY: test-beside
-test-beside: $(if $(RACE),test-race) test-local test-onnx
+test-beside: $(if $(RACE),test-race) test-local test-onnx test-etcd
 
 .PHONY: test-local
 test-local: ## Run the tests of the local control plane
@@ -125,6 +125,11 @@ test-onnx: ## Run the tests of the ONNX server, as far as there are a C compiler
 	echo "    with the race detector, but for those of memory, which it takes itself"; \
 	$(GO) test -race $(TESTLINK) -p $(TESTJOBS) -timeout 20m -skip '^TestMemory' $(TESTFLAGS) ./...; \
 	$(GO) test $(TESTLINK) -p $(TESTJOBS) -timeout 20m -run '^TestMemory' $(TESTFLAGS) ./internal/serve
+
+.PHONY: test-etcd
+test-etcd: ## Run the tests of the etcd that the chart runs
+	@echo "==> tests of etcd's image"
+	@cd runtimes/etcd && $(GO) vet ./... && $(GO) test $(TESTLINK) -p $(TESTJOBS) -timeout 20m $(TESTFLAGS) ./...
 
 .PHONY: e2e
 e2e: bin/up ## Bring everything up on this machine, use it, break it, take it down
@@ -202,12 +207,14 @@ lint: ## Check style and the walls between rooms, in all modules
 	@$(LINT) run ./...
 	@cd local && $(LINT) run --config ../.golangci.yml ./...
 	@cd runtimes/onnx && CGO_ENABLED=1 $(LINT) run --config ../../.golangci.yml ./...
+	@cd runtimes/etcd && $(LINT) run --config ../../.golangci.yml ./...
 
 .PHONY: fmt
 fmt: ## Format the code
 	@$(LINT) fmt ./...
 	@cd local && $(LINT) fmt --config ../.golangci.yml ./...
 	@cd runtimes/onnx && $(LINT) fmt --config ../../.golangci.yml ./...
+	@cd runtimes/etcd && $(LINT) fmt --config ../../.golangci.yml ./...
 
 .PHONY: generate
 generate: ## Write everything that is generated: deep copies, wire forms, definitions, chart, kustomize bases, reference pages
@@ -248,6 +255,7 @@ image: ## Write the images as OCI archives under dist, without a container engin
 	@echo "==> images"
 	@$(GO) run ./hack/image
 	@$(GO) run ./hack/image --package ./cmd/modelplane-pod
+	@$(GO) run ./hack/image --module runtimes/etcd --package ./cmd/modelplane-etcd
 
 .PHONY: onnx
 onnx: ## Build the ONNX server and put the files of its image under dist/onnx

@@ -32,9 +32,9 @@ func recipe(o options) (string, error) {
 		fmt.Fprintf(sum, "%d\n", len(content))
 		_, _ = sum.Write(content)
 	}
-	fmt.Fprintf(sum, "%q\n", []string{o.pkg, o.name, o.version, o.commit, o.date.String(), o.platforms[0].String()})
+	fmt.Fprintf(sum, "%q\n", []string{o.module, o.pkg, o.name, o.version, o.commit, o.date.String(), o.platforms[0].String()})
 	cmd := exec.Command("go", "list", "-trimpath", "-buildvcs=false", "-deps", "-export", "-f", "{{.ImportPath}} {{.BuildID}}", o.pkg)
-	cmd.Env = append(os.Environ(), o.platforms[0].environment()...)
+	cmd.Dir, cmd.Env = o.module, append(os.Environ(), o.platforms[0].environment()...)
 	cmd.Stdout, cmd.Stderr = sum, os.Stderr
 	if err := cmd.Run(); err != nil {
 		return "", fmt.Errorf("list what %s is made of: %w", o.pkg, err)

@@ -27,7 +27,7 @@ func compile(o options, p platform, into string) error {
 	ldflags := fmt.Sprintf("-s -w -buildid= -X %[1]s.version=%[2]s -X %[1]s.commit=%[3]s -X %[1]s.date=%[4]s",
 		versionPackage, o.version, o.commit, date)
 	cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags", ldflags, "-o", into, o.pkg)
-	cmd.Env = append(os.Environ(), p.environment()...)
+	cmd.Dir, cmd.Env = o.module, append(os.Environ(), p.environment()...)
 	cmd.Stderr = os.Stderr
 	fmt.Fprintf(os.Stderr, "building %s for %s\n", o.pkg, p)
 	if err := cmd.Run(); err != nil {

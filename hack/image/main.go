@@ -6,6 +6,7 @@
 //	go run ./hack/image                                      for this machine's architecture
 //	go run ./hack/image --platforms linux/amd64,linux/arm64  for several
 //	go run ./hack/image --by-content --package ./some/server another program, named by its content, for the local cluster
+//	go run ./hack/image --module runtimes/x --package ./y    a program of another module
 //	go run ./hack/image --by-content --tree dir --name x     files that are there already, started as /x
 //
 // It knows how an image is laid out and nothing of what the binary does.
@@ -36,6 +37,7 @@ func main() {
 // options is everything that the bytes of the image follow from, besides the sources and the toolchain.
 type options struct {
 	pkg       string // what to compile
+	module    string // directory of the module that the package is of
 	tree      string // files that are there already, instead
 	name      string
 	version   string
@@ -85,6 +87,7 @@ func parse(args []string) (options, error) {
 	var platforms string
 	flags := flag.NewFlagSet("image", flag.ContinueOnError)
 	flags.StringVar(&o.pkg, "package", binaryPackage, "the program to compile")
+	flags.StringVar(&o.module, "module", ".", "directory of the module that --package is of")
 	flags.StringVar(&o.tree, "tree", "", "directory with the image's files, instead of --package; the program is the one named like the image")
 	flags.BoolVar(&o.byContent, "by-content", false, "let the tag follow from the content alone, pack quickly, and print nothing but the reference")
 	flags.StringVar(&o.name, "name", "", "name of the image, with a registry when it will live in one (default: the program's)")

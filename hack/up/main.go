@@ -109,6 +109,10 @@ func (u *up) run(ctx context.Context, kubeconfig string) error {
 	if err != nil {
 		return err
 	}
+	etcd, err := u.load(ctx, "modelplane-etcd", "--module", "runtimes/etcd", "--package", "./cmd/modelplane-etcd")
+	if err != nil {
+		return err
+	}
 	server, err := u.loadServer(ctx)
 	if err != nil {
 		return err
@@ -116,7 +120,7 @@ func (u *up) run(ctx context.Context, kubeconfig string) error {
 	if err := u.loadTransformer(ctx); err != nil {
 		return err
 	}
-	if err := u.install(ctx, own, localValues(image, pod, server)); err != nil {
+	if err := u.install(ctx, own, localValues(image, pod, server, etcd)); err != nil {
 		return err
 	}
 	if err := u.serveExample(ctx, own); err != nil {

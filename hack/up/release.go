@@ -14,6 +14,7 @@ import (
 	"io"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"helm.sh/helm/v4/pkg/release/common"
@@ -231,16 +232,16 @@ func (r *release) prune(ctx context.Context) error {
 	return err
 }
 
-// wait ends when definitions are served and Deployments have rolled out; nothing else takes time.
+// wait ends when definitions are served, and Deployments and StatefulSets have rolled out; nothing else takes time.
 func (r *release) wait(ctx context.Context, timeout time.Duration) error {
 	established := []string{"wait", "--for=condition=Established", "--timeout", timeout.String()}
-	var deployments []string
+	var rolled []string
 	for _, o := range r.made.Objects {
 		switch o.GetKind() {
 		case "CustomResourceDefinition":
 			established = append(established, "customresourcedefinition/"+o.GetName())
-		case "Deployment":
-			deployments = append(deployments, "deployment/"+o.GetName())
+		case "Deployment", "StatefulSet":
+			rolled = append(rolled, strings.ToLower(o.GetKind())+"/"+o.GetName())
 		}
 	}
 	if len(established) > 4 {
@@ -248,7 +249,7 @@ func (r *release) wait(ctx context.Context, timeout time.Duration) error {
 			return err
 		}
 	}
-	for _, name := range deployments {
+	for _, name := range rolled {
 		if _, err := r.kubectl(ctx, "", "rollout", "status", "--namespace", chart.DefaultNamespace, name, "--timeout", timeout.String()); err != nil {
 			return err
 		}

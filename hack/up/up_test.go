@@ -33,7 +33,7 @@ func TestCutTag(t *testing.T) {
 
 // TestValues holds what the local cluster sets against the chart's own schema and templates.
 func TestValues(t *testing.T) {
-	objects, err := chart.Render("../../"+chartDir, chart.Release{Values: localValues("modelplane:tag1", "modelplane-pod:tag3", serverImage+":tag2")})
+	objects, err := chart.Render("../../"+chartDir, chart.Release{Values: localValues("modelplane:tag1", "modelplane-pod:tag3", serverImage+":tag2", "modelplane-etcd:tag4")})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,7 +45,7 @@ func TestValues(t *testing.T) {
 		}
 		all.Write(text)
 	}
-	for _, want := range []string{`"image":"modelplane:tag1"`, "image: modelplane-onnx:tag2", "image: modelplane-pod:tag3"} {
+	for _, want := range []string{`"image":"modelplane:tag1"`, "image: modelplane-onnx:tag2", "image: modelplane-pod:tag3", `"image":"modelplane-etcd:tag4"`} {
 		if !strings.Contains(all.String(), want) {
 			t.Errorf("%s is nowhere in the chart's objects", want)
 		}

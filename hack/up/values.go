@@ -27,9 +27,14 @@ func cutTag(reference string) (repository, tag string, found bool) {
 }
 
 // localValues also make room: what a model server asks for by default would fill a small machine with one model.
-func localValues(manager, pod, server string) map[string]any {
+func localValues(manager, pod, server, etcd string) map[string]any {
 	values := imageValues(manager, pod)
 	values["runtimes"] = map[string]any{"servers": map[string]any{serverImage: imageValues(server, "")}}
+	own := imageValues(etcd, "")
+	own["enabled"] = true
+	own["resources"] = map[string]any{"requests": map[string]any{"cpu": "10m", "memory": "32Mi"}}
+	own["storage"] = map[string]any{"size": "512Mi"}
+	values["modelmesh"] = map[string]any{"etcd": own}
 	values["serving"] = map[string]any{"config": map[string]any{
 		"inferenceService": map[string]any{"resource": map[string]any{
 			"cpuRequest": "50m", "cpuLimit": "1", "memoryRequest": "64Mi", "memoryLimit": "1Gi",
