@@ -34,11 +34,21 @@ func localValues(manager, pod, server, etcd string) map[string]any {
 	own["enabled"] = true
 	own["resources"] = map[string]any{"requests": map[string]any{"cpu": "10m", "memory": "32Mi"}}
 	own["storage"] = map[string]any{"size": "512Mi"}
-	values["modelmesh"] = map[string]any{"etcd": own}
+	values["modelmesh"] = map[string]any{"etcd": own, "config": smallMesh()}
 	values["serving"] = map[string]any{"config": map[string]any{
 		"inferenceService": map[string]any{"resource": map[string]any{
 			"cpuRequest": "50m", "cpuLimit": "1", "memoryRequest": "64Mi", "memoryLimit": "1Gi",
 		}},
 	}}
 	return values
+}
+
+// smallMesh asks for little beside each model server, and has one pod of them.
+func smallMesh() map[string]any {
+	little := func() map[string]any {
+		return map[string]any{"requests": map[string]any{"cpu": "10m", "memory": "32Mi"}, "limits": map[string]any{"cpu": "1", "memory": "448Mi"}}
+	}
+	return map[string]any{
+		"podsPerRuntime": 1, "modelMeshResources": little(), "storageHelperResources": little(), "restProxy": map[string]any{"resources": little()},
+	}
 }

@@ -36,6 +36,7 @@ func everything() map[string]any {
 			"webhookFrom": []any{map[string]any{"ipBlock": map[string]any{"cidr": "10.0.0.0/28"}}},
 		},
 		"modelmesh": map[string]any{
+			"config":        map[string]any{"podsPerRuntime": 3},
 			"etcd":          map[string]any{"enabled": true, "replicas": 3, "storage": map[string]any{"className": "fast"}},
 			"networkPolicy": map[string]any{"namespaces": []any{"default"}},
 		},

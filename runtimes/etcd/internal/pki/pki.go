@@ -43,12 +43,14 @@ type leaf struct {
 	name, subject string
 	usages        []x509.ExtKeyUsage
 	hosts         bool
+	life          time.Duration
 }
 
 var leaves = []leaf{
-	{Server, "modelplane etcd", []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}, true},
-	{Peer, PeerName, []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}, true},
-	{Client, "modelmesh", []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}, false},
+	{Server, "modelplane etcd", []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}, true, leafLife},
+	{Peer, PeerName, []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}, true, leafLife},
+	// Clients read theirs when they start, and may run for years.
+	{Client, "modelmesh", []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}, false, authorityLife},
 }
 
 // Renew tells what has to be stored: everything at first, later what ends soon, cannot be read, or lacks a host. A broken
@@ -108,7 +110,7 @@ func rootOf(stored map[string][]byte, now time.Time, changes map[string][]byte) 
 
 func issue(root pair, l leaf, now time.Time, hosts []string) (pair, error) {
 	template := &x509.Certificate{
-		Subject: pkix.Name{CommonName: l.subject}, NotAfter: now.Add(leafLife), KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: l.usages,
+		Subject: pkix.Name{CommonName: l.subject}, NotAfter: now.Add(l.life), KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: l.usages,
 	}
 	if template.NotAfter.After(root.cert.NotAfter) {
 		template.NotAfter = root.cert.NotAfter
