@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package mesh
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/modelplane/modelplane/internal/modelmesh/mesh/store"
+)
+
+// books writes down, for the others, what this instance has. Each model is written as it is at that time, not as it was when
+// something happened, so nothing is lost when etcd is away for a while or the same model changes many times.
+type books struct {
+	mesh *Mesh
+
+	mu     sync.Mutex
+	dirty  map[string]*note
+	order  []string
+	tokens chan struct{}
+}
+
+type note struct {
+	failure *store.Failure
+	pause   time.Duration
+}
+
+const (
+	writers      = 8
+	writeTimeout = 10 * time.Second
+	leastPause   = 100 * time.Millisecond
+	mostPause    = 5 * time.Second
+)
+
+func newBooks(m *Mesh) *books {
+	return &books{mesh: m, dirty: map[string]*note{}, tokens: make(chan struct{}, 1)}
+}
+
+func (b *books) run(ctx context.Context) {
+	var all sync.WaitGroup
+	for range writers {
+		all.Go(func() {
+			for {
+				id, n := b.take()
+				if n == nil {
+					select {
+					case <-b.tokens:
+						continue
+					case <-ctx.Done():
+						return
+					}
+				}
+				b.poke() // there may be more for the other writers
+				b.write(ctx, id, n)
+			}
+		})
+	}
+	all.Wait()
+}
+
+func (b *books) poke() {
+	select {
+	case b.tokens <- struct{}{}:
+	default:
+	}
+}
+
+// touch says that a model has changed here.
+func (b *books) touch(id string) { b.add(id, &note{}) }
+
+// failed says that a load has failed here.
+func (b *books) failed(id, message string) {
+	const most = 2000
+	b.add(id, &note{failure: &store.Failure{Instance: b.mesh.set.Instance, At: b.mesh.now().UnixMilli(), Message: message[:min(len(message), most)]}})
+}
+
+func (b *books) add(id string, n *note) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if known := b.dirty[id]; known != nil {
+		if n.failure != nil {
+			known.failure = n.failure
+		}
+		return
+	}
+	b.dirty[id] = n
+	b.order = append(b.order, id)
+	b.poke()
+}
+
+func (b *books) take() (string, *note) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.order) == 0 {
+		return "", nil
+	}
+	id := b.order[0]
+	b.order = b.order[1:]
+	n := b.dirty[id]
+	delete(b.dirty, id)
+	return id, n
+}
+
+// flush waits until everything is written.
+func (b *books) flush(ctx context.Context) {
+	ticker := time.NewTicker(20 * time.Millisecond)
+	defer ticker.Stop()
+	for {
+		b.mu.Lock()
+		left := len(b.dirty)
+		b.mu.Unlock()
+		if left == 0 {
+			return
+		}
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// write brings the record of a model up to what is here. What fails is tried again later.
+func (b *books) write(ctx context.Context, id string, n *note) {
+	asked, cancel := context.WithTimeout(ctx, writeTimeout)
+	_, err := b.mesh.models.Update(asked, id, func(now *store.Model) (*store.Model, bool, error) {
+		return b.next(id, now, n)
+	})
+	cancel()
+	if err == nil || errors.Is(err, store.ErrReadOnly) || ctx.Err() != nil {
+		return
+	}
+	b.mesh.log.Warn("The record of a model cannot be written; it is tried again", "model", id, "err", err.Error())
+	n.pause = min(max(2*n.pause, leastPause), mostPause)
+	time.AfterFunc(n.pause, func() { b.add(id, n) })
+}
+
+// next is what the record should say.
+func (b *books) next(id string, now *store.Model, n *note) (*store.Model, bool, error) {
+	e := b.mesh.cache().get(id)
+	if now == nil { // nobody wants the model any more
+		if e != nil {
+			b.mesh.background(func(context.Context) { b.mesh.leave(e, false) })
+		}
+		return nil, false, nil
+	}
+	self := b.mesh.set.Instance
+	written, there := now.Copy(self)
+	next, write := now.Clone(), false
+	if e != nil && e.live() && !b.mesh.parted.Load() {
+		_, loaded := e.is()
+		if want := (store.Copy{Instance: self, Began: e.began, Loaded: loaded}); want != written {
+			next.SetCopy(want)
+			write = true
+		}
+		if weight := b.mesh.cache().weightOf(e); loaded != 0 && now.Size != weight {
+			next.Size, write = weight, true
+		}
+	} else if there {
+		next.RemoveCopy(self)
+		if written.Loaded != 0 {
+			next.LastUnload = b.mesh.now().UnixMilli()
+		}
+		write = true
+	}
+	if n.failure != nil {
+		next.SetFailure(*n.failure)
+		write = true
+	}
+	if write && e != nil {
+		next.LastUsed = max(next.LastUsed, e.used.Load())
+	}
+	return next, write, nil
+}

@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package mesh
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"runtime/debug"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/keepalive"
+
+	"github.com/modelplane/modelplane/internal/modelmesh/wire"
+	"github.com/modelplane/modelplane/internal/process"
+	"github.com/modelplane/modelplane/internal/process/command"
+)
+
+// NewCommand is the command mesh.
+func NewCommand() *cobra.Command {
+	var log process.LogOptions
+	var set Settings
+	c := &cobra.Command{
+		Use:   "mesh",
+		Short: "Route calls to models on many pods, beside a multi-model runtime",
+		Long: "Loads models into the runtime beside it when they are called, makes room for them, and sends calls to the instance that has a model. " +
+			"All settings come from the environment: MM_SERVICE_NAME, KV_STORE and the other variables that pods of multi-model runtimes have.",
+		Args: cobra.NoArgs,
+		PreRunE: func(c *cobra.Command, _ []string) (err error) {
+			if err = command.FromEnv(c.Flags(), os.LookupEnv); err != nil {
+				return err
+			}
+			set, err = FromEnvironment(os.Getenv)
+			return err
+		},
+		RunE: func(c *cobra.Command, _ []string) error {
+			handler, err := process.NewLogHandler(os.Stderr, log)
+			if err != nil {
+				return err
+			}
+			ctx, stop := process.UntilSignal(c.Context())
+			defer stop()
+			return Run(ctx, set, process.SetLog(handler), nil)
+		},
+	}
+	c.Flags().StringVar(&log.Level, "log-level", "info", "debug, info, warn or error")
+	c.Flags().StringVar(&log.Format, "log-format", "json", "json or text")
+	return c
+}
+
+// NewStopCommand is the command mesh-stop, which the hook before the end of a pod runs under the name stop.sh.
+func NewStopCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:       "mesh-stop [wait]",
+		Short:     "Have the mesh of this pod hand over its models",
+		Long:      "Asks the mesh beside it to hand over its models to other pods. With wait it returns when that is done.",
+		ValidArgs: []string{"wait"},
+		Args:      cobra.MatchAll(cobra.MaximumNArgs(1), cobra.OnlyValidArgs),
+		RunE: func(c *cobra.Command, args []string) error {
+			port := 8090
+			if text := os.Getenv("MM_PRESTOP_WAIT_PORT"); text != "" {
+				var err error
+				if port, err = strconv.Atoi(text); err != nil {
+					return fmt.Errorf("MM_PRESTOP_WAIT_PORT is %q; it must be a port", text)
+				}
+			}
+			return Stop(c.Context(), port, len(args) == 1)
+		},
+	}
+}
+
+// Run serves until the context ends, and hands over then.
+func Run(ctx context.Context, set Settings, log *slog.Logger, level *slog.LevelVar) error {
+	debug.SetGCPercent(50) // a hundred thousand records do not change much, and memory is paid for in every pod
+	m, err := New(set, log, level)
+	if err != nil {
+		return err
+	}
+	life, end := context.WithCancel(context.Background())
+	m.life = life
+	defer m.close(end)
+	aside := []process.Server{
+		{Name: "probes", Address: port(set.ProbePort), Handler: m.probes()},
+		{Name: "pre-stop", Address: port(set.PreStopPort), Handler: m.preStop(), Limits: process.Limits{Write: -1}},
+	}
+	if set.Metrics.enabled {
+		server := process.Server{Name: "metrics", Address: port(set.Metrics.port), Handler: process.Metrics(m.metrics.registry, nil, log)}
+		if set.Metrics.https {
+			if server.TLS, err = metricsTLS(m.tls); err != nil {
+				return err
+			}
+		}
+		aside = append(aside, server)
+	}
+	// Probes and metrics go on while models are handed over, so the program is asked to stop only after that.
+	asked, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	var ended error
+	err = process.Program{
+		Log: log, Aside: aside, Timeout: 5 * time.Second,
+		Tasks: []func(context.Context) error{func(context.Context) error {
+			defer stop()
+			ended = m.serve(ctx)
+			return nil
+		}},
+	}.Run(asked)
+	return errors.Join(ended, err)
+}
+
+func metricsTLS(c *certificates) (*tls.Config, error) {
+	if c.own != nil {
+		return process.TLS(c.own.Get), nil
+	}
+	certificate, err := selfSigned()
+	if err != nil {
+		return nil, err
+	}
+	return process.TLS(func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return certificate, nil }), nil
+}
+
+func port(n int) string { return ":" + strconv.Itoa(n) }
+
+// close ends whatever runs.
+func (m *Mesh) close(end context.CancelFunc) {
+	m.gate.Lock()
+	m.closed = true
+	m.gate.Unlock()
+	end()
+	m.tasks.Wait()
+	m.peers.close()
+	m.runtime.close()
+	_ = m.store.Close()
+}
+
+const grpcDrain = 15 * time.Second
+
+// serve is the life of an instance: it starts, answers, and hands over when it is asked to stop.
+func (m *Mesh) serve(ctx context.Context) error {
+	if err := m.start(ctx); err != nil {
+		if ctx.Err() != nil {
+			return nil
+		}
+		return err
+	}
+	external, internal := m.servers()
+	failed := make(chan error, 2)
+	for name, one := range map[string]struct {
+		*grpc.Server
+		port int
+	}{"calls": {external, m.set.Port}, "peers": {internal, m.set.PeerPort}} {
+		listener, err := net.Listen("tcp", port(one.port))
+		if err != nil {
+			return fmt.Errorf("open the port for %s: %w", name, err)
+		}
+		m.log.Info("Serving", "what", name, "address", listener.Addr().String())
+		go func() { failed <- one.Serve(listener) }()
+	}
+	m.work()
+	m.publish(true)
+	if err := m.autoRegister(ctx); err != nil {
+		return err
+	}
+	m.ready.Store(true)
+	m.log.Info("Ready", "instance", m.set.Instance, "models", m.models.Len(), "capacity", m.cache().models.Capacity()*unit)
+	select {
+	case <-ctx.Done():
+		m.stopOnce.Do(func() { close(m.stopAsked) })
+	case <-m.stopAsked:
+	case err := <-failed:
+		return errors.Join(errors.New("a server has ended"), err)
+	}
+	m.drain(max(2*time.Second, m.set.ShutdownTimeout-5*time.Second))
+	<-ctx.Done() // the hook before the end is over, and the signal follows
+	m.part(external, internal)
+	return nil
+}
+
+// part lets calls under way be answered.
+func (m *Mesh) part(external, internal *grpc.Server) {
+	done := make(chan struct{})
+	go func() {
+		external.GracefulStop()
+		internal.GracefulStop()
+		close(done)
+	}()
+	timer := time.NewTimer(grpcDrain)
+	defer timer.Stop()
+	select {
+	case <-done:
+	case <-timer.C:
+		external.Stop()
+		internal.Stop()
+	}
+}
+
+// servers are the one for clients and the one for peers.
+func (m *Mesh) servers() (external, internal *grpc.Server) {
+	options := []grpc.ServerOption{
+		grpc.ForceServerCodecV2(newRawCodec()), grpc.MaxRecvMsgSize(m.set.MaxMessage), grpc.MaxSendMsgSize(m.set.MaxMessage),
+		grpc.SharedWriteBuffer(true), grpc.WaitForHandlers(true),
+	}
+	outside := append([]grpc.ServerOption{
+		grpc.Creds(m.tls.server()), grpc.UnknownServiceHandler(m.handle),
+		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionAge: m.set.MaxConnectionAge, MaxConnectionAgeGrace: m.set.MaxAgeGrace}),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 5 * time.Second, PermitWithoutStream: true}),
+	}, options...)
+	if m.set.MaxHeaders > 0 {
+		outside = append(outside, grpc.MaxHeaderListSize(uint32(m.set.MaxHeaders))) //nolint:gosec // bounded when it was read
+	}
+	external = grpc.NewServer(outside...)
+	wire.RegisterModelMeshServer(external, api{Mesh: m})
+	internal = grpc.NewServer(append([]grpc.ServerOption{
+		grpc.Creds(m.tls.peerServer()), grpc.UnknownServiceHandler(m.handlePeer),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 5 * time.Second, PermitWithoutStream: true}),
+	}, options...)...)
+	return external, internal
+}

@@ -1,0 +1,419 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package mesh
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc/codes"
+
+	"github.com/modelplane/modelplane/internal/modelmesh/mesh/store"
+)
+
+// Mesh is one instance.
+type Mesh struct {
+	set     *Settings
+	log     *slog.Logger
+	level   *slog.LevelVar
+	now     func() time.Time
+	started time.Time
+
+	store     *store.Store
+	session   *store.Session
+	election  *store.Election
+	models    *store.Table[store.Model]
+	vmodels   *store.Table[store.VModel]
+	instances *store.Table[store.Instance]
+	settings  *store.Table[string]
+
+	runtime *runtimeClient
+	held    atomic.Pointer[cache]
+	pool    *pool
+	books   *books
+	peers   *peers
+	mover   *mover
+	times   *loadTimes
+	traffic busyTime
+
+	dataplane   atomic.Pointer[dataplane]
+	constraints atomic.Pointer[constraints]
+	logEach     atomic.Bool
+	scaleUpRPM  atomic.Int64
+
+	metrics  *metrics
+	payloads *payloads
+	failfast *failfast
+	tls      *certificates
+
+	inflight  atomic.Int32 // calls of the runtime beside us
+	draining  atomic.Bool
+	parted    atomic.Bool // others are told that nothing is here any more
+	drained   chan struct{}
+	stopAsked chan struct{}
+	stopOnce  sync.Once
+	ready     atomic.Bool
+	everReady atomic.Bool
+
+	published   atomic.Pointer[store.Instance]
+	publishWake chan struct{}
+
+	life  context.Context // ends with the process, after the drain
+	tasks sync.WaitGroup
+	// gate keeps background work from beginning once the process ends.
+	gate   sync.Mutex
+	closed bool
+}
+
+func (m *Mesh) cache() *cache { return m.held.Load() }
+
+// background runs something that nobody waits for, and that ends with the process.
+func (m *Mesh) background(work func(context.Context)) {
+	m.gate.Lock()
+	defer m.gate.Unlock()
+	if m.closed {
+		return
+	}
+	m.tasks.Go(func() { work(m.life) })
+}
+
+// New prepares an instance; Run starts it.
+func New(set Settings, log *slog.Logger, level *slog.LevelVar) (*Mesh, error) {
+	m := &Mesh{
+		set: &set, log: log, level: level, now: time.Now, pool: newPool(), times: newLoadTimes(),
+		drained: make(chan struct{}), stopAsked: make(chan struct{}), publishWake: make(chan struct{}, 1),
+	}
+	m.started = m.now()
+	m.logEach.Store(set.LogEachInvoke)
+	m.scaleUpRPM.Store(set.ScaleUpRPM)
+	m.failfast = &failfast{began: m.started, enabled: set.FailFast}
+	m.books, m.mover = newBooks(m), newMover(m)
+	m.held.Store(newCache(&limits{threads: 1}))
+	var err error
+	if m.metrics, err = newMetrics(m); err != nil {
+		return nil, err
+	}
+	if m.payloads, err = newPayloads(&set, log); err != nil {
+		return nil, err
+	}
+	if m.tls, err = loadCertificates(set.TLS, log); err != nil {
+		return nil, err
+	}
+	if m.runtime, err = newRuntimeClient(m.set, log); err != nil {
+		return nil, err
+	}
+	if err := m.readFiles(); err != nil {
+		return nil, err
+	}
+	m.peers = newPeers(set.Instance, m.tls.peerClient(), set.MaxMessage)
+	if m.store, err = store.Open(set.Store, store.Options{Prefix: set.StorePrefix, Service: set.Service, ReadOnly: set.ReadOnly, Log: log}); err != nil {
+		return nil, err
+	}
+	m.tables()
+	return m, nil
+}
+
+func (m *Mesh) tables() {
+	m.models = store.NewTable(m.store, store.Registry, store.ModelCodec, m.modelChanged)
+	m.vmodels = store.NewTable(m.store, store.VModels, store.VModelCodec, m.mover.vmodelChanged)
+	m.instances = store.NewTable(m.store, store.Instances, store.InstanceCodec, m.instanceChanged)
+	m.settings = store.NewTable(m.store, store.Settings, store.TextCodec, m.settingChanged)
+	m.session = store.NewSession(m.store, m.set.Periods.Lease)
+	m.election = store.NewElection(m.store, m.session, m.set.Instance)
+}
+
+// modelChanged follows the registry: a model that nobody wants any more goes, and names that wait for one look again.
+func (m *Mesh) modelChanged(id string, _, after *store.Model) {
+	if after == nil {
+		if e := m.cache().get(id); e != nil {
+			m.background(func(context.Context) { m.leave(e, false) })
+		}
+		return
+	}
+	m.mover.modelChanged(id)
+}
+
+func (m *Mesh) instanceChanged(id string, before, after *store.Instance) {
+	if id == m.set.Instance {
+		if after == nil && m.published.Load() != nil && !m.draining.Load() {
+			m.session.Renew(store.Instances, id) // somebody took us for dead
+		}
+		return
+	}
+	m.peers.changed(id, after)
+	if before == nil && after != nil {
+		m.mover.all()
+	}
+}
+
+// settingChanged follows the settings that can be changed while the mesh runs.
+func (m *Mesh) settingChanged(name string, _, after *string) {
+	value := ""
+	if after != nil {
+		value = *after
+	}
+	switch name {
+	case "logger_level":
+		level := slog.LevelInfo
+		if value != "" && level.UnmarshalText([]byte(value)) != nil {
+			m.log.Warn("The setting logger_level is no level and is left out; use debug, info, warn or error", "value", value)
+			return
+		}
+		if m.level != nil {
+			m.level.Set(level)
+		}
+	case "log_each_invocation":
+		m.logEach.Store(value == "true" || value == "" && m.set.LogEachInvoke)
+	case "scaleup_rpm_threshold":
+		var n int64
+		if _, err := fmt.Sscan(value, &n); err != nil || n < 10 {
+			n = m.set.ScaleUpRPM
+		}
+		m.scaleUpRPM.Store(n)
+	}
+}
+
+const (
+	storeTimeout  = 20 * time.Second
+	tableTimeout  = 5 * time.Minute
+	configTimeout = time.Minute
+)
+
+// start brings the instance to where it can answer.
+func (m *Mesh) start(ctx context.Context) error {
+	if err := m.checkStore(ctx); err != nil {
+		return err
+	}
+	for _, run := range []func(context.Context){m.settings.Run, m.models.Run, m.vmodels.Run, m.instances.Run, m.session.Run} {
+		m.background(run)
+	}
+	if err := await(ctx, m.settings.Synced(), configTimeout, "the settings in etcd"); err != nil {
+		return err
+	}
+	if row, ok := m.settings.Get("disable"); ok && *row.Value == "true" {
+		return errors.New("the setting disable in etcd keeps instances of this service from starting; remove it first")
+	}
+	awaited, cancel := context.WithTimeout(ctx, m.set.Periods.StartTimeout)
+	err := m.runtime.await(awaited)
+	cancel()
+	if err != nil {
+		return err
+	}
+	m.held.Store(newCache(m.runtime.said.Load()))
+	for what, synced := range map[string]<-chan struct{}{"models": m.models.Synced(), "virtual models": m.vmodels.Synced(), "instances": m.instances.Synced()} {
+		if err := await(ctx, synced, tableTimeout, "the table of "+what+" in etcd"); err != nil {
+			return err
+		}
+	}
+	return m.checkAlone(ctx)
+}
+
+// checkStore waits a little for etcd, which often starts at the same time.
+func (m *Mesh) checkStore(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+	defer cancel()
+	for {
+		asked, done := context.WithTimeout(ctx, 5*time.Second)
+		err := m.store.Check(asked)
+		done()
+		if err == nil {
+			return nil
+		}
+		timer := time.NewTimer(200 * time.Millisecond)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return fmt.Errorf("etcd at %v does not answer; see the Secret of its connection: %w", m.set.Store.Endpoints, err)
+		case <-timer.C:
+		}
+	}
+}
+
+func await(ctx context.Context, done <-chan struct{}, most time.Duration, what string) error {
+	timer := time.NewTimer(most)
+	defer timer.Stop()
+	select {
+	case <-done:
+		return nil
+	case <-timer.C:
+		return fmt.Errorf("%s could not be read within %s", what, most)
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// checkAlone refuses to start when another process has the same id and answers.
+func (m *Mesh) checkAlone(ctx context.Context) error {
+	row, exists := m.instances.Get(m.set.Instance)
+	if !exists || row.Value.Address == "" || row.Value.Address == m.address() {
+		return nil
+	}
+	other := newPeers("", m.tls.peerClient(), m.set.MaxMessage)
+	defer other.close()
+	other.changed(m.set.Instance, row.Value)
+	asked, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	var answer pingAnswer
+	if p := other.get(m.set.Instance); p != nil && ask(asked, p.conn, peerPing, struct{}{}, &answer) == nil && answer.Instance == m.set.Instance {
+		return fmt.Errorf("another process with the id %s answers at %s; names of pods must differ in their last %d characters", m.set.Instance, row.Value.Address, idLength)
+	}
+	return nil
+}
+
+func (m *Mesh) address() string { return fmt.Sprintf("%s:%d", m.set.Host, m.set.PeerPort) }
+
+// work begins whatever runs until the end.
+func (m *Mesh) work() {
+	for range m.runtime.said.Load().threads {
+		m.background(m.loads)
+	}
+	for _, run := range []func(context.Context){
+		m.books.run, m.runtime.watch, m.guardRuntime, m.election.Run, m.publishing, m.mover.run, m.watchFiles, m.rates, m.janitor, m.reaper,
+	} {
+		m.background(run)
+	}
+}
+
+// guardRuntime notices when the runtime goes away: nothing is loaded any more then, and others are told so at once. When it
+// is back, it is as empty as a new one.
+func (m *Mesh) guardRuntime(ctx context.Context) {
+	for ctx.Err() == nil {
+		select {
+		case <-ctx.Done():
+			return
+		case <-m.runtime.whenLost():
+		}
+		if m.draining.Load() {
+			return
+		}
+		m.log.Warn("The runtime went away; its models are loaded again elsewhere or when it is back", "at", m.runtime.manage.Target())
+		for _, e := range m.cache().all() {
+			m.giveUpLost(e)
+		}
+		m.publishSoon()
+		if err := m.runtime.await(ctx); err != nil {
+			if ctx.Err() == nil {
+				m.log.Error("The runtime is back and cannot be used", "err", err.Error())
+				wait(ctx, m.set.Periods.Runtime)
+			}
+			continue
+		}
+		m.log.Info("The runtime is back")
+		m.publishSoon()
+	}
+}
+
+// giveUpLost ends an entry whose runtime has gone, whatever its state.
+func (m *Mesh) giveUpLost(e *entry) {
+	m.cache().take(e)
+	before := e.end(removed, because(outcomeRuntime, codes.Unavailable, "the runtime of this instance went away"))
+	m.books.touch(e.id)
+	switch before {
+	case queued:
+		m.pool.remove(e)
+	case active:
+		m.freed(e, false)
+	case waiting, loading, sizing, failed, removed: // whoever has it sees
+	}
+}
+
+func wait(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+}
+
+// record is how others see this instance.
+func (m *Mesh) record() *store.Instance {
+	c := m.cache()
+	said := m.runtime.said.Load()
+	r := &store.Instance{
+		Count: c.models.Len(), Capacity: c.models.Capacity(), Used: c.models.Used(), Loading: m.pool.pending(), RPM: m.traffic.rpm(m.now()),
+		Shutdown: m.draining.Load(), Started: m.started.UnixMilli(), Version: m.set.Version, Location: m.set.Location, Zone: m.set.Zone,
+		Labels: m.set.Labels, Address: m.address(), LRU: c.oldest(m.now().UnixMilli()),
+	}
+	if said != nil {
+		r.LoadThreads = said.threads
+	}
+	return r
+}
+
+// publishSoon has the record looked at again, because something has changed that others may want to know.
+func (m *Mesh) publishSoon() {
+	select {
+	case m.publishWake <- struct{}{}:
+	default:
+	}
+}
+
+const minPublishGap = 2 * time.Second
+
+// publishing keeps the record in etcd current enough.
+func (m *Mesh) publishing(ctx context.Context) {
+	ticker := time.NewTicker(m.set.Periods.Publish)
+	defer ticker.Stop()
+	gap := min(minPublishGap, m.set.Periods.Publish)
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		case <-m.publishWake:
+			wait(ctx, gap)
+		}
+		m.peers.wake()
+		m.publish(false)
+	}
+}
+
+// publish writes the record when it says something new.
+func (m *Mesh) publish(always bool) {
+	now, before := m.record(), m.published.Load()
+	if !m.runtime.ready.Load() && before != nil { // full, so that nobody loads here
+		now.Used, now.Count, now.LRU = now.Capacity, before.Count, m.now().UnixMilli()
+	}
+	if !always && before != nil && !worthTelling(before, now, m.now(), m.cache().minSpace) {
+		return
+	}
+	raw, err := store.InstanceCodec.Encode(now)
+	if err != nil {
+		return
+	}
+	m.published.Store(now)
+	m.session.Keep(store.Instances, m.set.Instance, raw)
+}
+
+// worthTelling tells whether others would decide otherwise if they knew.
+func worthTelling(before, now *store.Instance, at time.Time, minSpace int64) bool {
+	full := func(i *store.Instance) bool { return i.Capacity-i.Used < minSpace }
+	moved := now.LRU - before.LRU
+	age := at.UnixMilli() - before.LRU
+	switch {
+	case before.Shutdown != now.Shutdown, full(before) != full(now), before.LoadThreads != now.LoadThreads, !slices.Equal(before.Labels, now.Labels):
+		return true
+	case differs(before.Capacity, now.Capacity, 2), differs(before.Used, now.Used, 20):
+		return true
+	case abs(moved) >= 20_000, age > 0 && abs(moved)*16 >= age && moved != 0 && full(now):
+		return true
+	case abs(int64(before.Count-now.Count)) >= 10, differs(int64(before.Count), int64(now.Count), 15):
+		return true
+	case (before.Loading == 0) != (now.Loading == 0), (before.Loading >= now.LoadThreads) != (now.Loading >= now.LoadThreads), abs(int64(before.Loading-now.Loading)) >= 3:
+		return true
+	case abs(before.RPM-now.RPM) >= 100, differs(before.RPM, now.RPM, 10) && now.RPM > 20:
+		return true
+	}
+	return false
+}
+
+func differs(a, b, percent int64) bool { return abs(a-b)*100 >= percent*max(a, b) && a != b }
+
+func abs(n int64) int64 { return max(n, -n) }
