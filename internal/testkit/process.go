@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+	"testing"
 	"time"
 
 	"k8s.io/client-go/kubernetes"
@@ -154,4 +155,14 @@ func poll(ctx context.Context, done func() (bool, error)) error {
 		case <-timer.C:
 		}
 	}
+}
+
+// Asset is the path of one of the servers that tests run, such as etcd.
+func Asset(t testing.TB, name string) string {
+	t.Helper()
+	dir, err := findAssets()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return filepath.Join(dir, name)
 }
