@@ -165,6 +165,11 @@ type PredictorStatus struct {
 	// FailedCopies is how many did not load.
 	// +kubebuilder:default=0
 	FailedCopies int `json:"failedCopies"`
+	// Conditions say whether the model answers, and whether it is the one that was asked for last.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
 // PredictorFailureReason says in one word why a model does not load.

@@ -8,6 +8,7 @@ import (
 	"github.com/modelplane/modelplane/api/serving/v1alpha2"
 	"github.com/modelplane/modelplane/api/serving/v1beta1"
 	"k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	apisv1 "sigs.k8s.io/gateway-api/apis/v1"
 )
@@ -1391,6 +1392,13 @@ func (in *PredictorStatus) DeepCopyInto(out *PredictorStatus) {
 		in, out := &in.LastFailureInfo, &out.LastFailureInfo
 		*out = new(PredictorFailure)
 		(*in).DeepCopyInto(*out)
+	}
+	if in.Conditions != nil {
+		in, out := &in.Conditions, &out.Conditions
+		*out = make([]metav1.Condition, len(*in))
+		for i := range *in {
+			(*in)[i].DeepCopyInto(&(*out)[i])
+		}
 	}
 }
 
