@@ -41,12 +41,17 @@ type Options struct {
 	// ProgressEvery is how often progress is logged; never when it is zero.
 	ProgressEvery time.Duration
 
-	// tune changes a client before it is used, for tests.
-	tune func(*transfer.Client)
+	// Tune changes a client before it is used, for tests.
+	Tune func(*transfer.Client)
 }
 
 // Pair is one model and where it goes.
-type Pair struct{ Source, Destination string }
+type Pair struct {
+	Source, Destination string
+	// As, where it is not empty, is what the model is called below the destination, be it a file or a directory. An archive
+	// stays packed then. Only storages that list files can do that.
+	As string
+}
 
 // Pairs reads alternating sources and destinations.
 func Pairs(args []string) ([]Pair, error) {
@@ -58,7 +63,7 @@ func Pairs(args []string) ([]Pair, error) {
 		if args[i] == "" || args[i+1] == "" {
 			return nil, errors.New("a SOURCE or DESTINATION is empty; give one destination for each source")
 		}
-		out = append(out, Pair{args[i], args[i+1]})
+		out = append(out, Pair{Source: args[i], Destination: args[i+1]})
 	}
 	return out, nil
 }
@@ -68,6 +73,7 @@ func Run(ctx context.Context, pairs []Pair, o Options) error {
 	r := &run{Options: o, budget: dest.NewBudget(o.Limits), clients: map[string]*transfer.Client{}}
 	stop := r.report(ctx)
 	defer stop()
+	defer r.hangUp()
 	for _, pair := range pairs {
 		if o.Env("CONFIDENTIAL_ENABLED") == "true" { // it would arrive as it is stored, and nobody would know why it does not load
 			return newFailure(pair.Source, errors.New("encrypted models cannot be decrypted here; choose a storage container that can in "+
@@ -86,6 +92,13 @@ type run struct {
 	budget   *dest.Budget
 	progress progress
 	clients  map[string]*transfer.Client
+}
+
+// hangUp ends connections that nobody is going to use: a program that fetches many models would collect them.
+func (r *run) hangUp() {
+	for _, c := range r.clients {
+		c.HTTP.CloseIdleConnections()
+	}
 }
 
 // source is a kind of storage that is read over HTTP.
@@ -121,7 +134,7 @@ func (r *run) one(ctx context.Context, pair Pair) error {
 	case *oci.Source:
 		err = r.pull(ctx, from, into)
 	case source:
-		err = r.download(ctx, from, into)
+		err = r.download(ctx, from, into, pair.As)
 	}
 	if closed := into.Close(); err == nil && closed != nil {
 		err = fmt.Errorf("the destination cannot be written: %w", closed)
@@ -150,7 +163,7 @@ func (r *run) registered(ctx context.Context, model *modelregistry.Source, pair 
 	if found.Archived {
 		r.Log.Warn("The version is archived in the model registry; it is fetched because it was named", "version", found.Version)
 	}
-	if err := r.one(ctx, Pair{found.URI, pair.Destination}); err != nil {
+	if err := r.one(ctx, Pair{Source: found.URI, Destination: pair.Destination, As: pair.As}); err != nil {
 		return fmt.Errorf("the model registry says %s: %w", address.Shown(found.URI), err)
 	}
 	return nil
@@ -179,21 +192,21 @@ func (r *run) client(trust transfer.Trust) (*transfer.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	if r.tune != nil {
-		r.tune(c)
+	if r.Tune != nil {
+		r.Tune(c)
 	}
 	r.clients[key] = c
 	return c, nil
 }
 
-func (r *run) download(ctx context.Context, from source, into *dest.Dir) error {
+func (r *run) download(ctx context.Context, from source, into *dest.Dir, as string) error {
 	client, err := r.client(withBundle(from.Trust(), r.Env))
 	if err != nil {
 		return err
 	}
 	items, err := from.List(ctx, client)
 	if err == nil {
-		err = r.all(ctx, client, items, into)
+		err = r.all(ctx, client, named(items, as), into, as == "")
 	}
 	if err != nil {
 		return advised(err, from)
@@ -201,7 +214,22 @@ func (r *run) download(ctx context.Context, from source, into *dest.Dir) error {
 	return nil
 }
 
-func (r *run) all(ctx context.Context, client *transfer.Client, items []transfer.Item, into *dest.Dir) error {
+// named gives the model another name.
+func named(items []transfer.Item, as string) []transfer.Item {
+	if as == "" {
+		return items
+	}
+	for i := range items {
+		if items[i].Whole {
+			items[i].Name = as
+		} else {
+			items[i].Name = as + "/" + items[i].Name
+		}
+	}
+	return items
+}
+
+func (r *run) all(ctx context.Context, client *transfer.Client, items []transfer.Item, into *dest.Dir, unpacked bool) error {
 	if len(items) == 0 {
 		return errors.New("it has no files; check the path")
 	}
@@ -216,7 +244,7 @@ func (r *run) all(ctx context.Context, client *transfer.Client, items []transfer
 		return err
 	}
 	r.progress.expect(int64(len(items)), total)
-	if len(items) == 1 && unpack.Known(items[0].Name) {
+	if unpacked && len(items) == 1 && unpack.Known(items[0].Name) {
 		return r.archive(ctx, client, items[0], into)
 	}
 	ctx, cancel := context.WithCancelCause(ctx)

@@ -41,7 +41,7 @@ func newScene(env map[string]string) *scene {
 	s.Options = Options{
 		Parallel: 4, Env: func(name string) string { return s.env[name] },
 		Log: slog.New(slog.NewJSONHandler(&s.log, nil)),
-		tune: func(c *transfer.Client) {
+		Tune: func(c *transfer.Client) {
 			c.Segment = 64 << 10
 			c.Attempts = 3
 			c.Pause = func(ctx context.Context, _ time.Duration) error { return ctx.Err() }
@@ -54,7 +54,7 @@ func newScene(env map[string]string) *scene {
 func (s *scene) fetch(t *testing.T, source string) (map[string]string, error) {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "mnt", "models")
-	err := Run(t.Context(), []Pair{{source, dir}}, s.Options)
+	err := Run(t.Context(), []Pair{{Source: source, Destination: dir}}, s.Options)
 	if text := s.log.String(); strings.Contains(text, hush) {
 		t.Errorf("a secret is in the log: %s", text)
 	}
@@ -313,7 +313,7 @@ func TestStopped(t *testing.T) {
 		}
 		cancel()
 	}()
-	err := Run(ctx, []Pair{{server.URL + "/a.bin", dir}}, newScene(nil).Options)
+	err := Run(ctx, []Pair{{Source: server.URL + "/a.bin", Destination: dir}}, newScene(nil).Options)
 	if err == nil || !strings.Contains(err.Error(), "was stopped") {
 		t.Errorf("error %v", err)
 	}
@@ -328,7 +328,7 @@ func TestProgress(t *testing.T) {
 	server.Spoil(fetchtest.Fault{Silent: true})
 	s := newScene(nil)
 	s.ProgressEvery = time.Millisecond
-	s.tune = func(c *transfer.Client) { c.Stall = 100 * time.Millisecond }
+	s.Tune = func(c *transfer.Client) { c.Stall = 100 * time.Millisecond }
 	if _, err := s.fetch(t, server.URL+"/a.bin"); err != nil {
 		t.Fatal(err)
 	}

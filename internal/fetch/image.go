@@ -34,7 +34,7 @@ func (r *run) pull(ctx context.Context, from *oci.Source, into *dest.Dir) error 
 	if len(items) == 0 {
 		err = r.layers(ctx, client, layers, into)
 	} else {
-		err = r.all(ctx, client, items, into)
+		err = r.all(ctx, client, items, into, true)
 	}
 	if err != nil {
 		return advised(err, from)

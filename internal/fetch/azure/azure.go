@@ -116,7 +116,9 @@ func (s *Source) List(ctx context.Context, c *transfer.Client) ([]transfer.Item,
 	for _, b := range blobs {
 		switch {
 		case b.Name == s.path && !b.folder(blobs):
-			return []transfer.Item{s.item(b, path.Base(b.Name))}, nil
+			item := s.item(b, path.Base(b.Name))
+			item.Whole = true
+			return []transfer.Item{item}, nil
 		case b.folder(blobs), strings.HasSuffix(b.Name, "/"):
 		case s.path == "":
 			out = append(out, s.item(b, b.Name))
@@ -198,7 +200,7 @@ const deepest = 32
 func (s *Source) listShare(ctx context.Context, c *transfer.Client) ([]transfer.Item, error) {
 	items, err := s.directory(ctx, c, s.path, 0)
 	if s.path != "" && transfer.Status(err) == http.StatusNotFound {
-		return []transfer.Item{{Name: path.Base(s.path), Object: transfer.Object{URL: s.address(s.path, nil), Sign: s.signer.sign, Size: -1}}}, nil
+		return []transfer.Item{{Name: path.Base(s.path), Whole: true, Object: transfer.Object{URL: s.address(s.path, nil), Sign: s.signer.sign, Size: -1}}}, nil
 	}
 	return items, err
 }

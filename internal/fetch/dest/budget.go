@@ -34,6 +34,13 @@ func (t *TooLarge) Error() string {
 	return fmt.Sprintf("%s more than the limit of %s allows", t.What, t.Limit)
 }
 
+// NoRoom says that the file system is full, or would be.
+type NoRoom struct{ Needs, Free int64 }
+
+func (n *NoRoom) Error() string {
+	return fmt.Sprintf("it needs %s and the destination has %s left", Size(n.Needs), Size(n.Free))
+}
+
 // Fits tells whether so many bytes more would be allowed, so that a download that cannot end well does not start.
 func (b *Budget) Fits(bytes int64) error {
 	b.mu.Lock()

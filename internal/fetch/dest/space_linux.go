@@ -19,7 +19,7 @@ func (d *Dir) Room(bytes int64) error {
 		return nil // a file system that does not tell may still have room
 	}
 	if free := int64(stat.Bavail) * int64(stat.Bsize); bytes > free { //nolint:unconvert // the types differ between architectures
-		return fmt.Errorf("it needs %s and the destination has %s left", Size(bytes), Size(free))
+		return &NoRoom{Needs: bytes, Free: free}
 	}
 	return nil
 }

@@ -49,7 +49,20 @@ type credentials struct {
 	from   string // in words
 }
 
+// entry is the account in the entry of the storage secret, where that has one.
+func (c *credentials) entry() (account, bool) {
+	var a account
+	if json.Unmarshal([]byte(c.env("STORAGE_CONFIG")), &a) != nil || a.Type != "gcs" || a.Key == "" {
+		return a, false
+	}
+	a.Type = "service_account"
+	return a, true
+}
+
 func (c *credentials) ask(ctx context.Context) (token.Token, error) {
+	if a, ok := c.entry(); ok {
+		return c.tokenOf(ctx, a, "the entry of the storage secret")
+	}
 	file := c.env("GOOGLE_APPLICATION_CREDENTIALS")
 	if file == "" {
 		return c.machine(ctx)
@@ -62,6 +75,11 @@ func (c *credentials) ask(ctx context.Context) (token.Token, error) {
 	if json.Unmarshal(content, &a) != nil { // the error would show a part of the secret
 		return token.Token{}, fmt.Errorf("the credentials file %s is no JSON object; put the key of a service account there", file)
 	}
+	return c.tokenOf(ctx, a, "the credentials file "+file)
+}
+
+// tokenOf asks in the name of an account, and says where that came from when it cannot be used.
+func (c *credentials) tokenOf(ctx context.Context, a account, where string) (token.Token, error) {
 	switch a.Type {
 	case "service_account":
 		c.from = "the service account " + a.Email
@@ -75,7 +93,7 @@ func (c *credentials) ask(ctx context.Context) (token.Token, error) {
 		return c.exchange(ctx, a, url.Values{"grant_type": {"refresh_token"}, "refresh_token": {a.RefreshToken},
 			"client_id": {a.ClientID}, "client_secret": {a.ClientSecret}})
 	}
-	return token.Token{}, fmt.Errorf("the credentials file %s has type %q, which is not supported; use the key of a service account", file, a.Type)
+	return token.Token{}, fmt.Errorf("%s has type %q, which is not supported; use the key of a service account", where, a.Type)
 }
 
 func (c *credentials) exchange(ctx context.Context, a account, form url.Values) (token.Token, error) {

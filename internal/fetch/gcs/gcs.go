@@ -73,7 +73,9 @@ func (s *Source) List(ctx context.Context, c *transfer.Client) ([]transfer.Item,
 	if json.Unmarshal(body, &o) != nil || o.Name == "" {
 		return nil, unlike()
 	}
-	return []transfer.Item{s.item(o, path.Base(o.Name))}, nil
+	item := s.item(o, path.Base(o.Name))
+	item.Whole = true
+	return []transfer.Item{item}, nil
 }
 
 func (s *Source) below(ctx context.Context, c *transfer.Client, prefix string) ([]transfer.Item, error) {

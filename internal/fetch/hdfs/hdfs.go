@@ -164,7 +164,9 @@ func (s *Source) List(ctx context.Context, c *transfer.Client) ([]transfer.Item,
 		return nil, err
 	}
 	if found.FileStatus.Type == "FILE" {
-		return []transfer.Item{s.item(s.path, path.Base(s.path), found.FileStatus.Length)}, nil
+		item := s.item(s.path, path.Base(s.path), found.FileStatus.Length)
+		item.Whole = true
+		return []transfer.Item{item}, nil
 	}
 	return s.directory(ctx, c, "", 0)
 }

@@ -84,7 +84,9 @@ func (o *object) items(s *Source) []transfer.Item {
 	if o == nil {
 		return nil
 	}
-	return []transfer.Item{s.item(*o, path.Base(o.Key))}
+	item := s.item(*o, path.Base(o.Key))
+	item.Whole = true
+	return []transfer.Item{item}
 }
 
 // exact is the object with that very key, if there is one: of all keys that begin with it, it is listed first. Somebody

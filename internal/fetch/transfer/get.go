@@ -18,6 +18,8 @@ import (
 // Item is an object and the name it is to have, relative and with slashes.
 type Item struct {
 	Name string
+	// Whole says that the address names this very object, and not something that it is below.
+	Whole bool
 	Object
 }
 

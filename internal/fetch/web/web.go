@@ -21,9 +21,11 @@ import (
 type Source struct {
 	url    *url.URL
 	header http.Header
+	trust  transfer.Trust
 }
 
-// Parse reads an address. The variable HOST-headers has further headers as a JSON object.
+// Parse reads an address. The variable HOST-headers has further headers as a JSON object; HOST-certificate has
+// certificates to trust, HOST-client-certificate and HOST-client-key who we are, all in PEM form.
 func Parse(address string, env func(string) string) (*Source, error) {
 	u, err := url.Parse(address)
 	if err != nil || u.Host == "" {
@@ -32,7 +34,10 @@ func Parse(address string, env func(string) string) (*Source, error) {
 	if name(u) == "" {
 		return nil, errors.New("the address names no file; write https://HOST/PATH with the name of a file or an archive at its end")
 	}
-	s := &Source{url: u, header: http.Header{}}
+	s := &Source{url: u, header: http.Header{}, trust: transfer.Trust{
+		PEM: []byte(env(u.Hostname() + "-certificate")), Certificate: []byte(env(u.Hostname() + "-client-certificate")),
+		Key: []byte(env(u.Hostname() + "-client-key")),
+	}}
 	if user := u.User; user != nil {
 		password, _ := user.Password()
 		request := http.Request{Header: s.header}
@@ -80,7 +85,7 @@ func name(u *url.URL) string {
 // List names the file.
 func (s *Source) List(context.Context, *transfer.Client) ([]transfer.Item, error) {
 	file := name(s.url)
-	return []transfer.Item{{Name: file, Object: transfer.Object{
+	return []transfer.Item{{Name: file, Whole: true, Object: transfer.Object{
 		URL: s.url.String(), Header: s.header, Size: -1,
 		Check: func(response *http.Response) error { return noPage(response, file) },
 	}}}, nil
@@ -95,8 +100,8 @@ func noPage(response *http.Response, file string) error {
 	return nil
 }
 
-// Trust is the system's.
-func (*Source) Trust() transfer.Trust { return transfer.Trust{} }
+// Trust is the system's, and what the variables add.
+func (s *Source) Trust() transfer.Trust { return s.trust }
 
 // Next says what to do about an answer.
 func (s *Source) Next(status int) string {
