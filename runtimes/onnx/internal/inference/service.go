@@ -74,10 +74,10 @@ func (s *Service) Close() {
 // Find refuses names and versions of models that are not here.
 func (s *Service) Find(name, version string) error {
 	if name != s.Name {
-		return &Error{NotFound, fmt.Sprintf("there is no model %q here; this server has %q", name, s.Name)}
+		return &Error{Kind: NotFound, Message: fmt.Sprintf("there is no model %q here; this server has %q", name, s.Name)}
 	}
 	if version != "" && version != Version {
-		return &Error{NotFound, fmt.Sprintf("model %q has no version %q; it has %q", name, version, Version)}
+		return &Error{Kind: NotFound, Message: fmt.Sprintf("model %q has no version %q; it has %q", name, version, Version)}
 	}
 	return nil
 }
@@ -161,13 +161,13 @@ func namesOf(specs []tensor.Spec) string {
 func classify(err error) error {
 	switch {
 	case errors.Is(err, batch.ErrFull):
-		return &Error{Busy, err.Error()}
+		return &Error{Kind: Busy, Message: err.Error()}
 	case errors.Is(err, batch.ErrClosed):
-		return &Error{Unavailable, err.Error()}
+		return &Error{Kind: Unavailable, Message: err.Error()}
 	case errors.Is(err, context.DeadlineExceeded):
-		return &Error{Late, "the deadline passed before the model answered"}
+		return &Error{Kind: Late, Message: "the deadline passed before the model answered"}
 	case errors.Is(err, context.Canceled):
-		return &Error{Cancelled, "the client went away"}
+		return &Error{Kind: Cancelled, Message: "the client went away"}
 	}
-	return &Error{Internal, err.Error()}
+	return &Error{Kind: Internal, Message: err.Error()}
 }

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package inference
+// Package openinference is what speakers of the open inference protocol share whatever they do with it: families of
+// errors, and a bound on the memory that requests take. Below it are the protocol's messages, tensors and bodies. Nothing
+// here knows a model, a mesh or a transport.
+package openinference
 
 import (
 	"errors"
