@@ -10,6 +10,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/modelplane/modelplane/internal/fetch/initializer"
+	"github.com/modelplane/modelplane/internal/modelmesh/puller"
+	"github.com/modelplane/modelplane/internal/modelmesh/rest"
 	"github.com/modelplane/modelplane/internal/process/command"
 )
 
@@ -20,6 +22,6 @@ func main() {
 func newRoot() *cobra.Command {
 	root := &cobra.Command{Use: "modelplane-pod", Short: "What Modelplane runs in the pods of models"}
 	root.CompletionOptions.DisableDefaultCmd = true
-	root.AddCommand(initializer.New(), command.NewVersion())
+	root.AddCommand(initializer.New(), puller.NewCommand(), rest.NewCommand(), command.NewVersion())
 	return root
 }

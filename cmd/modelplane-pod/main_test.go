@@ -42,21 +42,27 @@ func TestWrongCallsAreOneLine(t *testing.T) {
 		{[]string{"storage-initializer", "a", "b", "--max-size=much"}, `--max-size "much" is no size`},
 		{[]string{"storage-initializer", "a", "b", "--parallel=0"}, "--parallel must be from 1 to 256"},
 		{[]string{"storage-initializer", "a", "b", "--log-level=loud"}, "--log-level"},
+		{[]string{"mesh-puller", "--pulls=0"}, "--pulls and --parallel must be from 1 to 256"},
+		{[]string{"mesh-puller", "x"}, `unknown command "x"`},
+		{[]string{"mesh-rest", "--max-pending-bytes=1"}, "--max-pending-bytes must be at least"},
 		{[]string{"version", "--output=xml"}, "--output"},
 	} {
 		t.Run(strings.Join(c.args, " "), func(t *testing.T) { commandtest.WrongCall(t, newRoot(), c.args, c.want) })
 	}
 }
 
-// TestNoKubernetes: what is paid for once per pod brings no Kubernetes client along.
+// TestNoKubernetes: what is paid for once per pod brings no Kubernetes client along, and what all programs share no gRPC.
 func TestNoKubernetes(t *testing.T) {
-	for _, pkg := range []string{".", "github.com/modelplane/modelplane/internal/process/..."} {
+	for pkg, also := range map[string]string{
+		".": "k8s.io/", "github.com/modelplane/modelplane/internal/process/...": "google.golang.org/grpc",
+		"github.com/modelplane/modelplane/internal/fetch/initializer": "google.golang.org/grpc",
+	} {
 		out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", pkg).Output()
 		if err != nil {
 			t.Fatal(err)
 		}
 		for dep := range strings.FieldsSeq(string(out)) {
-			for _, unwanted := range []string{"k8s.io/", "sigs.k8s.io/", "github.com/go-logr/", "helm.sh/", "google.golang.org/grpc"} {
+			for _, unwanted := range []string{"k8s.io/", "sigs.k8s.io/", "github.com/go-logr/", "helm.sh/", also} {
 				if strings.HasPrefix(dep, unwanted) {
 					t.Errorf("%s needs %s", pkg, dep)
 				}
