@@ -93,12 +93,34 @@ func createPod(t *testing.T, cluster *testkit.Cluster, objects []chart.Object) {
 	if err := cluster.Client().Create(context.Background(), pod); err != nil {
 		t.Errorf("the manager's pod is refused: %v", err)
 	}
+	if i := slices.IndexFunc(objects, func(o chart.Object) bool { return o.GetKind() == "StatefulSet" }); i >= 0 {
+		createMember(t, cluster, objects[i])
+	}
 	// Proof that the namespace is on its guard.
 	pod = pod.DeepCopy()
 	pod.Name, pod.ResourceVersion = "careless", ""
 	pod.Spec.Containers[0].SecurityContext = nil
 	if err := cluster.Client().Create(context.Background(), pod); err == nil || !strings.Contains(err.Error(), "violates PodSecurity") {
 		t.Errorf("a careless pod was not refused: %v", err)
+	}
+}
+
+// createMember does the same for etcd, with a disk that is not there either.
+func createMember(t *testing.T, cluster *testkit.Cluster, object chart.Object) {
+	t.Helper()
+	set := &appsv1.StatefulSet{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, set); err != nil {
+		t.Fatal(err)
+	}
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: set.Name + "-0", Namespace: set.Namespace, Labels: set.Spec.Template.Labels},
+		Spec:       set.Spec.Template.Spec,
+	}
+	for _, claim := range set.Spec.VolumeClaimTemplates {
+		pod.Spec.Volumes = append(pod.Spec.Volumes, corev1.Volume{Name: claim.Name})
+	}
+	if err := cluster.Client().Create(context.Background(), pod); err != nil {
+		t.Errorf("a pod of etcd is refused: %v", err)
 	}
 }
 

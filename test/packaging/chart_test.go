@@ -71,6 +71,7 @@ func TestRefusedValues(t *testing.T) {
 		{"half a digest", `{image: {digest: "sha256:12"}}`, `at '/image/digest'`},
 		{"an argument that is not a flag", `extraArgs: [manager]`, `at '/extraArgs/0'`},
 		{"a Secret without a name", `{webhook: {certificates: {source: secret}}}`, `webhook.certificates.secretName is needed`},
+		{"two members of etcd", `{modelmesh: {etcd: {replicas: 2}}}`, `at '/modelmesh/etcd/replicas'`},
 		{"an account without a name", `{serviceAccount: {create: false}}`, `serviceAccount.name is needed`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -246,7 +247,7 @@ func oneLine(t *testing.T, v any) string {
 func TestNetworkPolicy(t *testing.T) {
 	ingress := func(values map[string]any) string {
 		for _, o := range render(t, values) {
-			if o.GetKind() == "NetworkPolicy" {
+			if o.GetKind() == "NetworkPolicy" && o.GetName() == chart.DefaultRelease {
 				return oneLine(t, o.Object["spec"].(map[string]any)["ingress"])
 			}
 		}

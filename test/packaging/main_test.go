@@ -35,6 +35,11 @@ func everything() map[string]any {
 			"enabled": true, "egress": []any{map[string]any{}}, "metricsFrom": []any{map[string]any{"namespaceSelector": map[string]any{}}},
 			"webhookFrom": []any{map[string]any{"ipBlock": map[string]any{"cidr": "10.0.0.0/28"}}},
 		},
+		"modelmesh": map[string]any{
+			"config":        map[string]any{"podsPerRuntime": 3},
+			"etcd":          map[string]any{"enabled": true, "replicas": 3, "storage": map[string]any{"className": "fast"}},
+			"networkPolicy": map[string]any{"namespaces": []any{"default"}},
+		},
 		"podDisruptionBudget": on(),
 		"serviceMonitor":      on(),
 		"prometheusRule":      on(),

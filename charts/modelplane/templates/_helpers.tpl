@@ -51,6 +51,37 @@ has the manager's. */}}
 {{- end -}}
 {{- end -}}
 
+{{/* What everything of etcd is called. */}}
+{{- define "modelplane.etcd" -}}
+{{- include "modelplane.name" . }}-etcd
+{{- end -}}
+
+{{/* What selects the pods of etcd, and no others. */}}
+{{- define "modelplane.etcdSelector" -}}
+app.kubernetes.io/name: etcd
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end -}}
+
+{{/* The image of etcd. Without a repository of its own it lies beside the manager's, and without a tag it has the manager's. */}}
+{{- define "modelplane.etcdImage" -}}
+{{- $image := .Values.modelmesh.etcd.image -}}
+{{- $repository := $image.repository | default (printf "%s-etcd" .Values.image.repository) -}}
+{{- if $image.digest -}}
+{{- printf "%s@%s" $repository $image.digest -}}
+{{- else -}}
+{{- printf "%s:%s" $repository ($image.tag | default .Values.image.tag | default (printf "v%s" .Chart.AppVersion)) -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Half of a size in Mi or Gi, in bytes; empty for any other. The rest of the disk is for etcd's log. */}}
+{{- define "modelplane.halfOf" -}}
+{{- if regexMatch "^[0-9]+Mi$" . -}}
+{{- mul (trimSuffix "Mi" . | int64) 524288 -}}
+{{- else if regexMatch "^[0-9]+Gi$" . -}}
+{{- mul (trimSuffix "Gi" . | int64) 536870912 -}}
+{{- end -}}
+{{- end -}}
+
 {{/* The Secret that is mounted when the manager does not make its certificates itself; empty when it does. */}}
 {{- define "modelplane.certSecret" -}}
 {{- with .Values.webhook.certificates -}}
@@ -67,9 +98,9 @@ has the manager's. */}}
 cert-manager.io/inject-ca-from: {{ printf "%s/%s-webhook" .Release.Namespace (include "modelplane.name" .) }}
 {{- end -}}
 
-{{/* Nine tenths of a memory limit in Mi or Gi, as Go writes it; empty for any other limit. */}}
+{{/* Nine tenths of a memory limit in Mi or Gi, as Go writes it; empty for any other limit. Called with whatever has resources. */}}
 {{- define "modelplane.goMemLimit" -}}
-{{- $limit := dig "limits" "memory" "" .Values.resources | toString -}}
+{{- $limit := dig "limits" "memory" "" .resources | toString -}}
 {{- if regexMatch "^[0-9]+Mi$" $limit -}}
 {{- printf "%dMiB" (div (mul (trimSuffix "Mi" $limit | int) 9) 10) -}}
 {{- else if regexMatch "^[0-9]+Gi$" $limit -}}

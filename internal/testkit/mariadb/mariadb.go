@@ -8,12 +8,14 @@ import (
 	"bytes"
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -63,19 +65,39 @@ func Start(t testing.TB) *Server {
 	return s
 }
 
-// install asks Debian's package manager for the server, without the service that would be started with it.
+// packages are Debian's: the server, and what its set-up program asks for the defaults. Neither starts a service.
+var packages = []string{"mariadb-server-core", "mariadb-client-core"}
+
+// install asks Debian's package manager for what is missing.
 func install(ctx context.Context) error {
-	if program() != "" {
+	if installed() {
 		return nil
 	}
 	if os.Geteuid() != 0 {
-		return fmt.Errorf("MariaDB is not installed; install it with: apt-get install --no-install-recommends mariadb-server-core")
+		return fmt.Errorf("MariaDB is not installed; install it with: apt-get install --no-install-recommends %s", strings.Join(packages, " "))
 	}
-	out, err := exec.CommandContext(ctx, "apt-get", "install", "--yes", "--no-install-recommends", "-o", "DPkg::Lock::Timeout=300", "mariadb-server-core").CombinedOutput()
-	if err != nil || program() == "" {
-		return fmt.Errorf("MariaDB is not installed, and apt-get cannot install mariadb-server-core: %w\n%s", err, out)
+	get := func(args ...string) ([]byte, error) {
+		return exec.CommandContext(ctx, "apt-get", append([]string{"-o", "DPkg::Lock::Timeout=300"}, args...)...).CombinedOutput()
+	}
+	wanted := append([]string{"install", "--yes", "--no-install-recommends"}, packages...)
+	out, err := get(wanted...)
+	if err != nil {
+		// The lists of a new machine may be missing, or older than what they lead to.
+		_, _ = get("update")
+		out, err = get(wanted...)
+	}
+	if err == nil && !installed() {
+		err = errors.New("it is not there afterwards")
+	}
+	if err != nil {
+		return fmt.Errorf("MariaDB is not installed, and apt-get cannot install %s: %w\n%s", strings.Join(packages, " and "), err, out)
 	}
 	return nil
+}
+
+func installed() bool {
+	_, err := exec.LookPath("my_print_defaults")
+	return err == nil && program() != ""
 }
 
 // program is where the server is; empty if nowhere.
