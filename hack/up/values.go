@@ -50,5 +50,7 @@ func smallMesh() map[string]any {
 	}
 	return map[string]any{
 		"podsPerRuntime": 1, "modelMeshResources": little(), "storageHelperResources": little(), "restProxy": map[string]any{"resources": little()},
+		// Rather load a model again and again than refuse it, where memory is small and nobody else waits.
+		"internalModelMeshEnvVars": []any{map[string]any{"name": "MM_MIN_CHURN_AGE", "value": "1s"}},
 	}
 }
