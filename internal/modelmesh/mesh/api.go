@@ -143,6 +143,11 @@ func (a api) EnsureLoaded(ctx context.Context, r *wire.EnsureLoadedRequest) (*wi
 // ensure loads and tells how the model is then. Why it could not be loaded is a part of that.
 func (m *Mesh) ensure(ctx context.Context, id string, lastUsed int64, sync bool) *wire.ModelStatusInfo {
 	err := m.ensureCopies(ctx, id, 1, loadRequest{LastUsed: lastUsed, Awaited: sync, Wait: sync})
+	if sync { // whoever waited sees what has become of it, not what the mirror has
+		asked, cancel := context.WithTimeout(ctx, claimTimeout)
+		_, _, _ = m.models.Refresh(asked, id)
+		cancel()
+	}
 	info := m.status(id)
 	if err == nil || info.Status == wire.ModelStatusInfo_LOADED || info.Status == wire.ModelStatusInfo_LOADING || info.Status == wire.ModelStatusInfo_NOT_FOUND {
 		return info
@@ -228,7 +233,7 @@ func (m *Mesh) ensureCopies(ctx context.Context, id string, copies int, how load
 		if err := m.tooManyFailures(id, record); err != nil {
 			return err
 		}
-		exclude := append(slices.Clone(excluded), present...)
+		exclude := slices.Concat(excluded, present, how.avoid)
 		target, err := m.place(record, placing{exclude: exclude, lastUsed: how.LastUsed})
 		if err != nil {
 			if len(present) > 0 { // fewer than wanted is what there is room for

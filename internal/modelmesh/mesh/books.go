@@ -93,14 +93,15 @@ func (b *books) add(id string, n *note) {
 func (b *books) take() (string, *note) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if len(b.order) == 0 {
-		return "", nil
+	for len(b.order) > 0 {
+		id := b.order[0]
+		b.order = b.order[1:]
+		if n := b.dirty[id]; n != nil {
+			delete(b.dirty, id)
+			return id, n
+		}
 	}
-	id := b.order[0]
-	b.order = b.order[1:]
-	n := b.dirty[id]
-	delete(b.dirty, id)
-	return id, n
+	return "", nil
 }
 
 // flush waits until everything is written.
@@ -120,6 +121,19 @@ func (b *books) flush(ctx context.Context) {
 			return
 		}
 	}
+}
+
+// settle writes the record of a model now, for somebody who has waited for it and looks at it next.
+func (b *books) settle(ctx context.Context, id string) {
+	b.mu.Lock()
+	n := b.dirty[id]
+	if n == nil {
+		n = &note{}
+	} else { // a writer that finds no note goes on to the next
+		delete(b.dirty, id)
+	}
+	b.mu.Unlock()
+	b.write(ctx, id, n)
 }
 
 // write brings the record of a model up to what is here. What fails is tried again later.

@@ -136,6 +136,9 @@ func (m *Mesh) close(end context.CancelFunc) {
 	m.tasks.Wait()
 	m.peers.close()
 	m.runtime.close()
+	told, cancel := context.WithTimeout(context.Background(), time.Second)
+	m.payloads.close(told)
+	cancel()
 	_ = m.store.Close()
 }
 

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/modelplane/modelplane/internal/modelmesh/mesh/placement"
 	"github.com/modelplane/modelplane/internal/modelmesh/wire"
 )
 
@@ -17,11 +18,11 @@ func (m *Mesh) readFiles() error {
 	if err != nil {
 		return err
 	}
-	rules, err := parseConstraints(raw)
+	rules, err := placement.ParseConstraints(raw)
 	if err != nil {
-		return err
+		return fmt.Errorf("MM_TYPE_CONSTRAINTS: %w", err)
 	}
-	m.constraints.Store(rules)
+	m.constraints.Store(&rules)
 	if raw, err = m.set.Dataplane.read(); err != nil {
 		return err
 	}
@@ -44,9 +45,9 @@ func (m *Mesh) watchFiles(ctx context.Context) {
 		last string
 	}{
 		{source: m.set.TypeConstraints, take: func(raw []byte) error {
-			rules, err := parseConstraints(raw)
+			rules, err := placement.ParseConstraints(raw)
 			if err == nil {
-				m.constraints.Store(rules)
+				m.constraints.Store(&rules)
 				m.mover.all()
 			}
 			return err

@@ -6,7 +6,9 @@ import (
 	"context"
 	"time"
 
+	"github.com/modelplane/modelplane/internal/modelmesh/mesh/placement"
 	"github.com/modelplane/modelplane/internal/modelmesh/mesh/store"
+	"github.com/modelplane/modelplane/internal/modelmesh/mesh/track"
 )
 
 // janitor compares, now and then, what is here with what the registry says, and removes copies that are not needed while
@@ -66,62 +68,52 @@ func (m *Mesh) writeUse(ctx context.Context, e *entry) {
 	})
 }
 
-// shrink gives up copies that others have too, the least used first, a twentieth of the memory at a time, while memory is
-// short.
+// shrink gives up copies that others have too, a few at a time, while memory is short.
 func (m *Mesh) shrink() {
-	now := m.now()
-	if m.draining.Load() || !m.short() {
+	if m.draining.Load() || !m.runtime.ready.Load() {
 		return
 	}
-	budget := max(m.cache().models.Capacity()/20, 1)
+	now := m.now()
+	byType := map[string][]track.Copy{}
 	for _, e := range m.cache().all() {
-		weight := m.cache().weightOf(e)
-		if budget <= 0 {
-			return
+		if c, several := m.spareCopy(e); several {
+			byType[e.typ] = append(byType[e.typ], c)
 		}
-		if m.dispensable(e, now) {
-			m.log.Info("A copy of a model that others have is given up", "model", e.id)
-			m.leave(e, false)
-			budget -= weight
+	}
+	for typ, copies := range byType {
+		state := track.State{
+			Now: now.UnixMilli(), FreeShare: placement.Sum(m.all(), *m.constraints.Load(), typ).FreeShare(),
+			LRUTime: m.cache().oldest(now.UnixMilli()), Capacity: max(m.cache().models.Capacity(), 20*m.cache().minSpace), Tick: m.set.Periods.Rate,
+		}
+		for _, c := range track.ScaleDown(state, copies) {
+			if e := m.cache().get(c.ID); e != nil {
+				m.log.Info("A copy of a model that others have is given up", "model", e.id, "copies", c.Copies)
+				m.leave(e, false)
+			}
 		}
 	}
 }
 
-// short tells whether the mesh has little memory left.
-func (m *Mesh) short() bool {
-	var used, capacity int64
-	m.instances.Each(func(_ string, row store.Row[store.Instance]) bool {
-		used, capacity = used+row.Value.Used, capacity+row.Value.Capacity
-		return true
-	})
-	return 20*(capacity-used) <= capacity
-}
-
-// dispensable tells whether a copy can go because others do its work.
-func (m *Mesh) dispensable(e *entry, now time.Time) bool {
+// spareCopy is what is known of a model here that others have loaded too, and of which as many stay as were asked for.
+func (m *Mesh) spareCopy(e *entry) (track.Copy, bool) {
 	state, _ := e.is()
 	row, ok := m.models.Get(e.id)
-	if state != active || !ok || e.want.Pinned || e.underWay() > 1 {
-		return false
+	if state != active || !ok || e.want.Pinned {
+		return track.Copy{}, false
 	}
-	var others []string
+	out := track.Copy{
+		ID: e.id, Weight: m.cache().weightOf(e), LastUsed: e.used.Load(), Copies: 1, LastHeavy: e.rate.heavy.Load(), LastUnload: row.Value.LastUnload,
+		RPM: e.rate.rpm.Load(), Threshold: max(e.rate.threshold.Load(), 1), Queued: e.underWay(), LastLoad: e.began,
+	}
+	own := placeable(m.set.Instance, m.record())
 	for _, c := range m.reachable(row.Value, nil) {
-		if c.Loaded != 0 {
-			others = append(others, c.Instance)
+		other, known := m.instances.Get(c.Instance)
+		if c.Loaded == 0 || !known || other.Value.Shutdown {
+			continue
 		}
+		out.Copies++
+		out.LastLoad = max(out.LastLoad, c.Began)
+		out.WorsePlace = m.view(e.typ).Compare(own, placeable(c.Instance, other.Value)) > 0
 	}
-	copies := len(others) + 1
-	idle := now.Sub(time.UnixMilli(e.used.Load()))
-	switch {
-	case copies <= max(e.want.MinCopies, 1):
-		return false
-	case copies == 2:
-		age := now.Sub(time.UnixMilli(m.cache().oldest(now.UnixMilli())))
-		return idle > min(age/10, 10*time.Hour) && m.set.Instance > others[0]
-	}
-	quiet := min(max(m.set.Periods.SecondCopyAfter, 10*time.Minute), 5*time.Hour)
-	if m.set.Periods.SecondCopyAfter < 10*time.Minute && m.set.Periods.Janitor < time.Minute {
-		quiet = m.set.Periods.SecondCopyAfter
-	}
-	return now.Sub(time.UnixMilli(e.rate.heavy.Load())) > quiet && 3*e.rate.rpm.Load() <= 2*m.scaleUpRPM.Load() && m.set.Instance >= others[len(others)-1]
+	return out, out.Copies > max(e.want.MinCopies, 1)
 }

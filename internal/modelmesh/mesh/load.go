@@ -178,7 +178,7 @@ func (m *Mesh) load(ctx context.Context, e *entry) {
 		m.loadFailed(ctx, e, err, took)
 		return
 	}
-	m.times.loaded(e.typ, took)
+	m.times.Loaded(e.typ, took)
 	m.metrics.loaded(took)
 	if size == 0 && e.advance(sizing) {
 		started := m.now()
@@ -315,7 +315,7 @@ func (m *Mesh) freed(e *entry, lost bool) {
 // resettle has a model that was given up here loaded elsewhere, if it was not just passing through and others have room.
 func (m *Mesh) resettle(e *entry) {
 	_, loaded := e.is()
-	if loaded == 0 || m.now().Sub(time.UnixMilli(loaded)) < 2*m.runtime.said.Load().loadTimeout || m.short() || m.instances.Len() < 2 {
+	if loaded == 0 || m.now().Sub(time.UnixMilli(loaded)) < 2*m.runtime.said.Load().loadTimeout || m.short(e.typ) || m.instances.Len() < 2 {
 		return
 	}
 	m.background(func(ctx context.Context) {

@@ -7,14 +7,15 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc/codes"
 
+	"github.com/modelplane/modelplane/internal/modelmesh/mesh/placement"
 	"github.com/modelplane/modelplane/internal/modelmesh/mesh/store"
+	"github.com/modelplane/modelplane/internal/modelmesh/mesh/track"
 )
 
 // Mesh is one instance.
@@ -39,11 +40,15 @@ type Mesh struct {
 	books   *books
 	peers   *peers
 	mover   *mover
-	times   *loadTimes
-	traffic busyTime
+	times   *track.LoadTimes
+	calls   atomic.Int64 // of the runtime beside us, ever
+	rpm     atomic.Int64 // of these, lately
+
+	upgrades placement.Upgrades // of the task that measures
+	replaced atomic.Pointer[map[string]bool]
 
 	dataplane   atomic.Pointer[dataplane]
-	constraints atomic.Pointer[constraints]
+	constraints atomic.Pointer[placement.Constraints]
 	logEach     atomic.Bool
 	scaleUpRPM  atomic.Int64
 
@@ -62,6 +67,7 @@ type Mesh struct {
 	everReady atomic.Bool
 
 	published   atomic.Pointer[store.Instance]
+	publishedAt atomic.Int64
 	publishWake chan struct{}
 
 	life  context.Context // ends with the process, after the drain
@@ -86,7 +92,7 @@ func (m *Mesh) background(work func(context.Context)) {
 // New prepares an instance; Run starts it.
 func New(set Settings, log *slog.Logger, level *slog.LevelVar) (*Mesh, error) {
 	m := &Mesh{
-		set: &set, log: log, level: level, now: time.Now, pool: newPool(), times: newLoadTimes(),
+		set: &set, log: log, level: level, now: time.Now, pool: newPool(), times: track.NewLoadTimes(0),
 		drained: make(chan struct{}), stopAsked: make(chan struct{}), publishWake: make(chan struct{}, 1),
 	}
 	m.started = m.now()
@@ -99,7 +105,7 @@ func New(set Settings, log *slog.Logger, level *slog.LevelVar) (*Mesh, error) {
 	if m.metrics, err = newMetrics(m); err != nil {
 		return nil, err
 	}
-	if m.payloads, err = newPayloads(&set, log); err != nil {
+	if m.payloads, err = newPayloads(&set, log, m.metrics.payloadDropped); err != nil {
 		return nil, err
 	}
 	if m.tls, err = loadCertificates(set.TLS, log); err != nil {
@@ -206,6 +212,7 @@ func (m *Mesh) start(ctx context.Context) error {
 		return err
 	}
 	m.held.Store(newCache(m.runtime.said.Load()))
+	m.times = track.NewLoadTimes(m.runtime.said.Load().loadTimeout)
 	for what, synced := range map[string]<-chan struct{}{"models": m.models.Synced(), "virtual models": m.vmodels.Synced(), "instances": m.instances.Synced()} {
 		if err := await(ctx, synced, tableTimeout, "the table of "+what+" in etcd"); err != nil {
 			return err
@@ -274,7 +281,7 @@ func (m *Mesh) work() {
 		m.background(m.loads)
 	}
 	for _, run := range []func(context.Context){
-		m.books.run, m.runtime.watch, m.guardRuntime, m.election.Run, m.publishing, m.mover.run, m.watchFiles, m.rates, m.janitor, m.reaper,
+		m.books.run, m.measure, m.runtime.watch, m.guardRuntime, m.election.Run, m.publishing, m.mover.run, m.watchFiles, m.rates, m.janitor, m.reaper,
 	} {
 		m.background(run)
 	}
@@ -337,8 +344,8 @@ func (m *Mesh) record() *store.Instance {
 	c := m.cache()
 	said := m.runtime.said.Load()
 	r := &store.Instance{
-		Count: c.models.Len(), Capacity: c.models.Capacity(), Used: c.models.Used(), Loading: m.pool.pending(), RPM: m.traffic.rpm(m.now()),
-		Shutdown: m.draining.Load(), Started: m.started.UnixMilli(), Version: m.set.Version, Location: m.set.Location, Zone: m.set.Zone,
+		Count: c.models.Len(), Capacity: c.models.Capacity(), Used: c.models.Used(), Loading: m.pool.pending(), RPM: m.rpm.Load(),
+		Shutdown: m.draining.Load(), Started: m.started.UnixMilli(), Version: versionNumber(m.set.Version), Location: m.set.Location, Zone: m.set.Zone,
 		Labels: m.set.Labels, Address: m.address(), LRU: c.oldest(m.now().UnixMilli()),
 	}
 	if said != nil {
@@ -381,39 +388,17 @@ func (m *Mesh) publish(always bool) {
 	if !m.runtime.ready.Load() && before != nil { // full, so that nobody loads here
 		now.Used, now.Count, now.LRU = now.Capacity, before.Count, m.now().UnixMilli()
 	}
-	if !always && before != nil && !worthTelling(before, now, m.now(), m.cache().minSpace) {
-		return
+	if !always && before != nil {
+		view := placement.View{Now: m.now().UnixMilli(), MinSpace: m.cache().minSpace}
+		if !track.Publish(placeable(m.set.Instance, before), placeable(m.set.Instance, now), m.publishedAt.Load(), view) {
+			return
+		}
 	}
 	raw, err := store.InstanceCodec.Encode(now)
 	if err != nil {
 		return
 	}
 	m.published.Store(now)
+	m.publishedAt.Store(m.now().UnixMilli())
 	m.session.Keep(store.Instances, m.set.Instance, raw)
 }
-
-// worthTelling tells whether others would decide otherwise if they knew.
-func worthTelling(before, now *store.Instance, at time.Time, minSpace int64) bool {
-	full := func(i *store.Instance) bool { return i.Capacity-i.Used < minSpace }
-	moved := now.LRU - before.LRU
-	age := at.UnixMilli() - before.LRU
-	switch {
-	case before.Shutdown != now.Shutdown, full(before) != full(now), before.LoadThreads != now.LoadThreads, !slices.Equal(before.Labels, now.Labels):
-		return true
-	case differs(before.Capacity, now.Capacity, 2), differs(before.Used, now.Used, 20):
-		return true
-	case abs(moved) >= 20_000, age > 0 && abs(moved)*16 >= age && moved != 0 && full(now):
-		return true
-	case abs(int64(before.Count-now.Count)) >= 10, differs(int64(before.Count), int64(now.Count), 15):
-		return true
-	case (before.Loading == 0) != (now.Loading == 0), (before.Loading >= now.LoadThreads) != (now.Loading >= now.LoadThreads), abs(int64(before.Loading-now.Loading)) >= 3:
-		return true
-	case abs(before.RPM-now.RPM) >= 100, differs(before.RPM, now.RPM, 10) && now.RPM > 20:
-		return true
-	}
-	return false
-}
-
-func differs(a, b, percent int64) bool { return abs(a-b)*100 >= percent*max(a, b) && a != b }
-
-func abs(n int64) int64 { return max(n, -n) }

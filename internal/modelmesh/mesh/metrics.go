@@ -96,6 +96,7 @@ type metrics struct {
 	miss, load, unload, queue, sizing, age                  prometheus.Histogram
 	modelSize                                               prometheus.Histogram
 	loadFailures, unloadFailures, unloadAttempts, evictions prometheus.Counter
+	dropped                                                 *prometheus.CounterVec
 }
 
 var timeBuckets = []float64{.5, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 20_000, 60_000, 120_000, 300_000}
@@ -138,7 +139,8 @@ func newMetrics(m *Mesh) (*metrics, error) {
 	out.unloadFailures = count("unloadmodel_failure", "Models that could not be unloaded.")
 	out.unloadAttempts = count("unloadmodel_attempt_failure", "Attempts to unload that failed.")
 	out.evictions = count("evictions", "Models that had to go for others.")
-	out.registry.MustRegister(&gauges{mesh: m})
+	out.dropped = prometheus.NewCounterVec(prometheus.CounterOpts{Name: "modelmesh_payloads_dropped", Help: "Payloads that no processor got."}, []string{"reason"})
+	out.registry.MustRegister(out.dropped, &gauges{mesh: m})
 	if len(set.info) > 0 {
 		gauge := prometheus.NewGauge(prometheus.GaugeOpts{Name: "modelmesh_instance_info", Help: "What the environment says of this instance.", ConstLabels: set.info})
 		gauge.Set(1)
@@ -183,6 +185,8 @@ func (m *metrics) loadFailure()               { m.loadFailures.Inc() }
 func (m *metrics) unloadFailed()              { m.unloadFailures.Inc() }
 func (m *metrics) unloadAttemptFailed()       { m.unloadAttempts.Inc() }
 func (m *metrics) evicted(age time.Duration)  { m.evictions.Inc(); m.age.Observe(ms(age)) }
+
+func (m *metrics) payloadDropped(reason string) { m.dropped.WithLabelValues(reason).Inc() }
 
 // gauges are looked at when somebody asks. Those of the whole mesh are the leader's.
 type gauges struct{ mesh *Mesh }

@@ -154,6 +154,8 @@ type loadRequest struct {
 	Extra    bool   `json:"extra,omitempty"`
 	Awaited  bool   `json:"awaited,omitempty"`
 	Wait     bool   `json:"wait,omitempty"` // answer when the load has ended
+
+	avoid []string // instances that are not asked
 }
 
 // pingAnswer is who answers at an address.
@@ -264,7 +266,11 @@ func (m *Mesh) loadForPeer(ctx context.Context, asked loadRequest) error {
 	if err != nil || !asked.Wait {
 		return err
 	}
-	return awaitLoad(ctx, e)
+	err = awaitLoad(ctx, e)
+	if ctx.Err() == nil {
+		m.books.settle(ctx, asked.Model)
+	}
+	return err
 }
 
 // awaitLoad waits until an entry is loaded or is not going to be.

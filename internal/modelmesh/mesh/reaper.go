@@ -167,7 +167,7 @@ func (m *Mesh) fill(ctx context.Context) {
 // room is half of what is free in the mesh above an eighth of each instance.
 func (m *Mesh) room() (total int64) {
 	for _, i := range m.candidates(nil) {
-		if i.Loading <= 50*max(i.LoadThreads, 1) {
+		if i.LoadsInProgress <= 50*max(i.LoadThreads, 1) {
 			total += max(i.Capacity-i.Used-i.Capacity/8, 0) / 2
 		}
 	}

@@ -192,7 +192,7 @@ func (m *Mesh) answerAfterLoad(ctx context.Context, c *call, record *store.Model
 	if err := m.tooManyFailures(c.id, record); err != nil {
 		return err
 	}
-	target, err := m.place(record, placing{exclude: c.excluded, lastUsed: m.now().UnixMilli(), balanced: c.balanced})
+	target, err := m.placeFor(ctx, c, record)
 	if err != nil {
 		if c.last != nil { // what was tried says more than that nothing is left to try
 			return final(c.last)
@@ -324,14 +324,15 @@ func (m *Mesh) callRuntime(ctx context.Context, c *call, e *entry) error {
 		to.change = func(message []byte) ([]byte, error) { return splice.Inject(message, path, c.id) }
 	}
 	to.header[modelHeader(c.id)] = []string{c.id}
-	m.payloads.watch(c, &to)
+	answered := m.payloads.watch(c, &to)
 	began := m.now()
 	trailer, err := c.x.attempt(ctx, to)
 	took := m.now().Sub(began)
 	e.calls.Add(1)
 	e.busy.Add(int64(took))
-	m.traffic.add(took)
+	m.calls.Add(1)
 	m.metrics.invoked(c, took, err)
+	answered(err)
 	if err == nil || ctx.Err() != nil {
 		return err
 	}

@@ -3,10 +3,11 @@
 package mesh
 
 import (
-	"math"
+	"context"
 	"sync"
-	"sync/atomic"
 	"time"
+
+	"github.com/modelplane/modelplane/internal/modelmesh/mesh/track"
 )
 
 // failfast counts what fails soon after the start: a version that cannot load what others could must not replace them.
@@ -65,107 +66,30 @@ func (f *failfast) stopped() bool {
 	return f.aborted
 }
 
-// loadTimes knows how long loads take, for each type of model.
-type loadTimes struct {
-	mu    sync.Mutex
-	types map[string]*loadTime
-}
-
-type loadTime struct {
-	count    int
-	mean, m2 float64 // in seconds; m2 is the sum of squared distances from the mean
-}
-
-func newLoadTimes() *loadTimes { return &loadTimes{types: map[string]*loadTime{}} }
-
-// mostTypes bounds what is remembered; types are few, but clients name them.
-const mostTypes = 10_000
-
-// loaded takes note of a load. The first few pull the assumption towards what they took; later ones replace it by what
-// almost all loads stay below.
-func (l *loadTimes) loaded(typ string, took time.Duration) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	t := l.types[typ]
-	if t == nil {
-		if len(l.types) >= mostTypes {
-			return
-		}
-		t = &loadTime{}
-		l.types[typ] = t
-	}
-	t.count++
-	distance := took.Seconds() - t.mean
-	t.mean += distance / float64(t.count)
-	t.m2 += distance * (took.Seconds() - t.mean)
-}
-
-// assumed is how long after its begin a load is believed to have ended.
-func (l *loadTimes) assumed(typ string, loadTimeout time.Duration) time.Duration {
-	start := max(3*time.Second, loadTimeout/3)
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	t := l.types[typ]
-	if t == nil {
-		return start
-	}
-	mean := time.Duration(t.mean * float64(time.Second))
-	if t.count <= 3 {
-		current := start
-		for range t.count {
-			current = (2*current + mean) / 3
-		}
-		return current
-	}
-	deviations := 3.0
-	if t.count <= 20 {
-		deviations = 5
-	}
-	return mean + time.Duration(deviations*math.Sqrt(t.m2/float64(t.count-1))*float64(time.Second))
-}
-
 // minChurn is how long a model may expect to stay once it is loaded.
 func (m *Mesh) minChurn(typ string) time.Duration {
 	if m.set.Periods.MinChurn > 0 {
 		return m.set.Periods.MinChurn
 	}
-	return 10 * m.times.assumed(typ, m.runtime.said.Load().loadTimeout)
+	return 10 * m.times.AssumeLoaded(typ)
 }
 
-// busyTime counts calls over the last minutes.
-type busyTime struct {
-	calls atomic.Int64
-
-	mu      sync.Mutex
-	samples []sample // the oldest first
-}
-
-type sample struct {
-	at    time.Time
-	calls int64
-}
-
-const (
-	sampleEvery = time.Minute
-	rateOver    = 6 * time.Minute
-)
-
-func (b *busyTime) add(time.Duration) { b.calls.Add(1) }
-
-// rpm is how many calls a minute there were lately.
-func (b *busyTime) rpm(now time.Time) int64 {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	calls := b.calls.Load()
-	if len(b.samples) == 0 || now.Sub(b.samples[len(b.samples)-1].at) >= sampleEvery {
-		b.samples = append(b.samples, sample{now, calls})
+// measure keeps the number of calls a minute current, which others see in the record.
+func (m *Mesh) measure(ctx context.Context) {
+	var busy track.Busy
+	next := time.NewTimer(min(track.FirstSample, m.set.Periods.Publish))
+	defer next.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-next.C:
+		}
+		now, calls := m.now().UnixMilli(), m.calls.Load()
+		m.rpm.Store(busy.PerMinute(now, calls))
+		busy.Sample(now, calls)
+		replaced := m.upgrades.Replaced(m.all(), now)
+		m.replaced.Store(&replaced)
+		next.Reset(min(track.NextSamples, 10*m.set.Periods.Publish))
 	}
-	for len(b.samples) > 1 && now.Sub(b.samples[0].at) > rateOver+sampleEvery {
-		b.samples = b.samples[1:]
-	}
-	took := now.Sub(b.samples[0].at)
-	if took < 3*time.Second {
-		return 0
-	}
-	return (calls - b.samples[0].calls) * int64(time.Minute) / int64(took)
 }

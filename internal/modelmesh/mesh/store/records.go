@@ -239,7 +239,7 @@ type Instance struct {
 	RPM         int64    `json:"rpm,omitempty"`
 	Shutdown    bool     `json:"shutdown,omitempty"`
 	Started     int64    `json:"startTime,omitempty"`
-	Version     string   `json:"vers,omitempty"`
+	Version     int64    `json:"vers,omitempty"`
 	Location    string   `json:"loc,omitempty"`
 	Zone        string   `json:"zone,omitempty"`
 	Labels      []string `json:"labels,omitempty"`
