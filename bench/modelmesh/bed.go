@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/modelplane/modelplane/internal/testkit"
+	"github.com/modelplane/modelplane/internal/testkit/checkout"
+	"github.com/modelplane/modelplane/internal/testkit/etcd"
+)
+
+// bed is a mesh of our own: a real etcd, and processes of the mesh with a runtime beside each.
+type bed struct {
+	etcd  *etcd.Server
+	nodes []*node
+}
+
+// node is what a pod would be.
+type node struct {
+	id, probes    string
+	mesh, runtime *testkit.Program
+	// calls and direct are connections to the mesh and, past it, to the runtime.
+	calls, direct *grpc.ClientConn
+}
+
+// Every model weighs the same, and a runtime holds as many of them as this.
+const (
+	modelBytes = 1 << 20
+	capacity   = 1024
+	loadTime   = 5 * time.Millisecond
+)
+
+// build makes the binary of pods as it is in the image.
+func build(t testing.TB) string {
+	t.Helper()
+	root, err := checkout.Dir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	binary := filepath.Join(t.TempDir(), "modelplane-pod")
+	command := exec.CommandContext(t.Context(), "go", "-C", root, "build", "-trimpath", "-ldflags=-s -w", "-o", binary, "./cmd/modelplane-pod")
+	command.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := command.CombinedOutput(); err != nil {
+		t.Fatalf("build the mesh: %v\n%s", err, out)
+	}
+	return binary
+}
+
+// newBed starts everything; self is this program, which is also the runtime.
+func newBed(t testing.TB, self, binary string, processes int) *bed {
+	t.Helper()
+	b := &bed{etcd: etcd.Start(t)}
+	for n := range processes {
+		b.nodes = append(b.nodes, b.start(t, self, binary, n))
+	}
+	for _, n := range b.nodes {
+		n.waitReady(t)
+	}
+	return b
+}
+
+func (b *bed) start(t testing.TB, self, binary string, number int) *node {
+	t.Helper()
+	port := func() string { return strconv.Itoa(testkit.FreePort(t)) }
+	n := &node{id: fmt.Sprintf("bench0-%05d", number), probes: port()}
+	runtime, calls := port(), port()
+
+	beside := exec.Command(self)
+	beside.Env = append(os.Environ(), runtimeVariable+"=127.0.0.1:"+runtime)
+	if _, err := beside.StdinPipe(); err != nil { // it ends when this closes
+		t.Fatal(err)
+	}
+	n.runtime = testkit.RunProgram(t, fmt.Sprint("runtime-", number), beside)
+
+	mesh := exec.Command(binary, "mesh", "--log-level=warn")
+	mesh.Env = append(os.Environ(), "MM_SERVICE_NAME=bench", "MM_KVSTORE_PREFIX=mm", "KV_STORE=etcd:"+b.etcd.Endpoint,
+		"WKUBE_POD_NAME=bench-"+n.id, "WKUBE_POD_IPADDR=127.0.0.1", "MM_LOCATION=127.0.0.1", "MM_METRICS=disabled",
+		"MM_SVC_GRPC_PORT="+calls, "MM_PEER_PORT="+port(), "MM_PROBE_PORT="+n.probes, "MM_PRESTOP_WAIT_PORT="+port(), "INTERNAL_GRPC_PORT="+runtime)
+	n.mesh = testkit.RunProgram(t, fmt.Sprint("mesh-", number), mesh)
+	connections, err := dial("127.0.0.1:"+calls, "127.0.0.1:"+runtime)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.calls, n.direct = connections[0], connections[1]
+	t.Cleanup(func() {
+		_ = n.calls.Close()
+		_ = n.direct.Close()
+	})
+	return n
+}
+
+func (n *node) waitReady(t testing.TB) {
+	t.Helper()
+	testkit.Eventually(t, time.Minute, n.id+" to be ready", func() error {
+		select {
+		case <-n.mesh.Ended():
+			t.Fatalf("the mesh has ended:\n%s", n.mesh.Output())
+		default:
+		}
+		return ready(t.Context(), "http://127.0.0.1:"+n.probes+"/ready")
+	})
+}
+
+func ready(ctx context.Context, address string) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, http.NoBody)
+	if err != nil {
+		return err
+	}
+	answer, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return err
+	}
+	defer answer.Body.Close()
+	if answer.StatusCode != http.StatusOK {
+		return errors.New(answer.Status)
+	}
+	return nil
+}
+
+// callsOf are connections to some processes of the mesh.
+func callsOf(nodes []*node) []*grpc.ClientConn {
+	var list []*grpc.ClientConn
+	for _, n := range nodes {
+		list = append(list, n.calls)
+	}
+	return list
+}
+
+// memory is what a process has now and the most that it had, in MiB.
+func memory(p *testkit.Program) (now, most float64, err error) {
+	status, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(p.PID()), "status"))
+	if err != nil {
+		return 0, 0, err
+	}
+	for name, into := range map[string]*float64{"VmRSS:": &now, "VmHWM:": &most} {
+		_, rest, _ := strings.Cut(string(status), name)
+		fields := strings.Fields(rest)
+		if len(fields) == 0 {
+			return 0, 0, fmt.Errorf("%s tells nothing of its memory", p.Name)
+		}
+		kib, err := strconv.Atoi(fields[0])
+		if err != nil {
+			return 0, 0, err
+		}
+		*into = float64(kib) / 1024
+	}
+	return now, most, nil
+}

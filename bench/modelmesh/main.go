@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Command modelmesh measures a mesh of multi-model runtimes: what many models cost each process, what the way through the
+// mesh adds to a call, and how long a lost process is noticed. The README beside it says how to read the figures. Of the
+// mesh it knows what clients, runtimes, etcd and the operating system know, and must not know more, since its load can be
+// put on any mesh of the same API.
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/modelplane/modelplane/internal/testkit/terminal"
+)
+
+// runtimeVariable makes this program a runtime at an address, so that processes of the mesh have one each.
+const runtimeVariable = "MODELPLANE_BENCH_RUNTIME"
+
+func main() { os.Exit(command()) }
+
+// foreign is a mesh that is already there.
+type foreign struct {
+	addresses, ids, prefix, register string
+	rate                             float64
+}
+
+func command() int {
+	if address := os.Getenv(runtimeVariable); address != "" {
+		return complain(runtimeProcess(address, newEcho(capacity*modelBytes, modelBytes, loadTime)))
+	}
+	var o options
+	var f foreign
+	flag.IntVar(&o.models, "n", 100_000, "models")
+	flag.IntVar(&o.processes, "processes", 4, "processes of our mesh, at least 2")
+	flag.IntVar(&o.hot, "hot", 400, "models that are loaded and called")
+	flag.IntVar(&o.clients, "clients", 8, "clients that call at the same time")
+	flag.IntVar(&o.payload, "payload", 256, "bytes of a request")
+	flag.DurationVar(&o.each, "each", 10*time.Second, "how long calls are measured")
+	flag.DurationVar(&o.idle, "idle", time.Minute, "how long nobody asks for anything")
+	flag.StringVar(&f.addresses, "address", "", "host:port of another mesh of this API, several with commas: only the load is put on it; empty: ours is started and measured")
+	flag.StringVar(&f.ids, "ids", "", "with -address: file with ids of models to call, one per line; empty: -n of them, by -prefix and a number of six digits")
+	flag.StringVar(&f.prefix, "prefix", "bench-", "with -address: how ids begin")
+	flag.StringVar(&f.register, "register", "", "with -address: type of model with which these models are registered first")
+	flag.Float64Var(&f.rate, "rate", 0, "with -address: calls per second of all clients; 0: as many as get an answer")
+	out := flag.String("out", "dist/bench/modelmesh.json", "file for the figures")
+	flag.Parse()
+	if o.models < 1 || o.processes < 2 || o.hot < 1 || o.hot > capacity || o.clients < 1 || o.payload < 0 || o.payload > mostMessage/2 || flag.NArg() > 0 {
+		fmt.Fprintf(os.Stderr, "modelmesh: -n, -hot (at most %d) and -clients must be at least 1, -processes at least 2, and nothing may follow the flags\n", capacity)
+		return 2
+	}
+	begin := time.Now()
+	o.say = func(format string, args ...any) {
+		fmt.Fprintf(os.Stderr, "%4.0f s  %s\n", time.Since(begin).Seconds(), fmt.Sprintf(format, args...))
+	}
+	if f.addresses != "" {
+		return complain(f.run(o, *out))
+	}
+	return o.ours(*out)
+}
+
+func complain(err error) int {
+	if err == nil {
+		return 0
+	}
+	fmt.Fprintln(os.Stderr, "modelmesh:", err)
+	return 1
+}
+
+// ours measures our mesh and compares the figures with the promises.
+func (o options) ours(out string) int {
+	self, err := os.Executable()
+	if err != nil {
+		return complain(err)
+	}
+	var r *report
+	if !terminal.Run("modelmesh", func(t testing.TB) {
+		o.say("building")
+		r = o.measure(t, self, build(t))
+	}) {
+		return 1
+	}
+	r.show(os.Stdout)
+	if err := save(r, out); err != nil {
+		return complain(err)
+	}
+	broken := r.broken()
+	for _, b := range broken {
+		fmt.Fprintln(os.Stderr, "not as promised:", b)
+	}
+	return min(len(broken), 1)
+}
+
+// run puts a load on a mesh of which nothing is known but its addresses. Answers are not compared with requests there.
+func (f foreign) run(o options, out string) error {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	models := names(f.prefix, o.models)
+	if f.ids != "" {
+		var err error
+		if models, err = lines(f.ids); err != nil {
+			return err
+		}
+	}
+	connections, err := dial(strings.Split(f.addresses, ",")...)
+	if err != nil {
+		return err
+	}
+	if f.register != "" {
+		o.say("registering %d models", len(models))
+		if err := register(ctx, connections, models, f.register, o.clients); err != nil {
+			return fmt.Errorf("register models: %w", err)
+		}
+	}
+	o.say("calling %d models for %v", len(models), o.each)
+	got := load{connections: connections, models: models, clients: o.clients, rate: f.rate, duration: o.each, payload: o.payload,
+		patience: time.Minute}.run(ctx)
+	fmt.Fprintf(os.Stdout, "%d calls (%.0f/s), p50 %.3f ms, p99 %.3f ms, max %.3f ms, %d failed %v\n",
+		got.Requests, got.PerSecond, got.P50, got.P99, got.Max, got.failures(), got.Failed)
+	if got.First != "" {
+		fmt.Fprintln(os.Stdout, "the first failure:", got.First)
+	}
+	return save(got, out)
+}
+
+// lines are those of a file that say something.
+func lines(path string) ([]string, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = file.Close() }()
+	var list []string
+	scanner := bufio.NewScanner(file)
+	for scanner.Scan() {
+		if id := strings.TrimSpace(scanner.Text()); id != "" {
+			list = append(list, id)
+		}
+	}
+	if len(list) == 0 && scanner.Err() == nil {
+		return nil, errors.New(path + " names no model")
+	}
+	return list, scanner.Err()
+}

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"net"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/modelplane/modelplane/internal/modelmesh/wire"
+)
+
+// TestMain lets the test's program be a runtime, too.
+func TestMain(m *testing.M) {
+	if address := os.Getenv(runtimeVariable); address != "" {
+		os.Exit(complain(runtimeProcess(address, newEcho(capacity*modelBytes, modelBytes, loadTime))))
+	}
+	os.Exit(m.Run())
+}
+
+// TestRuntime: the figures are worth something only if the runtime refuses what a runtime refuses.
+func TestRuntime(t *testing.T) {
+	address, e := runtimeHere(t, 2)
+	c, err := dial(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = c[0].Close() }()
+	ctx, api := t.Context(), wire.NewModelRuntimeClient(c[0])
+	is := func(what string, err error, want codes.Code) {
+		t.Helper()
+		if status.Code(err) != want {
+			t.Errorf("%s: %v, want %v", what, err, want)
+		}
+	}
+	load := func(id string) error {
+		_, err := api.LoadModel(ctx, &wire.LoadModelRequest{ModelId: id})
+		return err
+	}
+	is("a call of a model that is not loaded", call(ctx, c[0], "a", []byte("x"), true), codes.NotFound)
+	is("a load", load("a"), codes.OK)
+	is("a call", call(ctx, c[0], "a", []byte("x"), true), codes.OK)
+	is("a second load", load("b"), codes.OK)
+	is("a load beyond the memory", load("c"), codes.ResourceExhausted)
+	_, err = api.UnloadModel(ctx, &wire.UnloadModelRequest{ModelId: "a"})
+	is("an unload", err, codes.OK)
+	is("a call after it", call(ctx, c[0], "a", []byte("x"), true), codes.NotFound)
+	got, err := api.RuntimeStatus(ctx, &wire.RuntimeStatusRequest{})
+	if err != nil || got.GetCapacityInBytes() != 2*modelBytes {
+		t.Errorf("status: %v, %v", got, err)
+	}
+	is("a call after a new mesh came", call(ctx, c[0], "b", []byte("x"), true), codes.NotFound)
+	if e.loads.Load() != 2 || e.unloads.Load() != 1 || e.answers.Load() != 1 {
+		t.Errorf("it counts %d loads, %d unloads, %d answers", e.loads.Load(), e.unloads.Load(), e.answers.Load())
+	}
+}
+
+func runtimeHere(t *testing.T, models uint64) (string, *echo) {
+	t.Helper()
+	e := newEcho(models*modelBytes, modelBytes, time.Millisecond)
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- e.serve(ctx, listener) }()
+	t.Cleanup(func() {
+		cancel()
+		<-ended
+	})
+	return listener.Addr().String(), e
+}
+
+// TestLoad: what the generator says is what the server saw, and failures are counted by their codes.
+func TestLoad(t *testing.T) {
+	address, e := runtimeHere(t, 10)
+	e.loaded["there-000000"] = true
+	c, err := dial(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = c[0].Close() }()
+	l := load{connections: c, models: names("there-", 1), clients: 3, rate: 500, duration: 300 * time.Millisecond, payload: 10, checked: true, patience: time.Minute}
+	got := l.run(t.Context())
+	if got.failures() != 0 || int64(got.Requests) != e.answers.Load() || got.Requests != 150 {
+		t.Errorf("it tells of %d answers and %d failures, want 500 per second; the server gave %d", got.Requests, got.failures(), e.answers.Load())
+	}
+	if got.P50 <= 0 || got.P99 < got.P50 || got.Max < got.P99 {
+		t.Errorf("times are %+v", got)
+	}
+	l.models, l.rate, l.duration = names("gone-", 1), 0, 50*time.Millisecond
+	if got = l.run(t.Context()); got.Requests != 0 || got.Failed["NotFound"] == 0 || got.First == "" {
+		t.Errorf("of models that are not there it tells %+v", got)
+	}
+}
+
+// TestPromises can be broken.
+func TestPromises(t *testing.T) {
+	good := report{Processes: 4, IdleSeconds: 60, IdleWrites: 8, IdleMiB: []float64{150}, PeakMiB: []float64{150}, Beside: routing{AddedP99: 1}}
+	if got := good.broken(); len(got) != 0 {
+		t.Errorf("kept promises are broken: %v", got)
+	}
+	bad := report{Processes: 4, IdleSeconds: 60, IdleWrites: 9, IdleMiB: []float64{151}, PeakMiB: []float64{151}, Beside: routing{AddedP99: 1.1}}
+	bad.Loss.Others.Failed = map[string]int{"Unavailable": 1}
+	if got := bad.broken(); len(got) != 5 {
+		t.Errorf("five broken promises are %v", got)
+	}
+}
+
+func TestQuantiles(t *testing.T) {
+	var times []time.Duration
+	for i := range 100 {
+		times = append(times, time.Duration(100-i)*time.Millisecond)
+	}
+	p50, p99, most := quantiles(times)
+	if diff := cmp.Diff([]float64{50, 99, 100}, []float64{p50, p99, most}); diff != "" {
+		t.Error(diff)
+	}
+}
