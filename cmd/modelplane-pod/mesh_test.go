@@ -50,7 +50,7 @@ func freePort(t *testing.T) int {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer listener.Close() //nolint:errcheck // it is for another
+	defer listener.Close()
 	return listener.Addr().(*net.TCPAddr).Port
 }
 

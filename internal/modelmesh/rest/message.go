@@ -3,6 +3,7 @@
 package rest
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/modelplane/modelplane/internal/openinference"
@@ -89,8 +90,8 @@ func fromMessage(r *pb.ModelInferResponse, model string) (*body.Response, error)
 	if len(raw) > 0 && len(raw) != len(r.GetOutputs()) {
 		return nil, broken("it has %d raw_output_contents for %d outputs", len(raw), len(r.GetOutputs()))
 	}
-	// The mesh gives the runtime a name of its own for the model; the client has asked for this one.
-	out := &body.Response{ModelName: model, ModelVersion: r.GetModelVersion(), ID: r.GetId(), Parameters: fromParameters(r.GetParameters())}
+	// A runtime of a mesh knows the model by an id that tells its revision, too; clients may want to see which one answered.
+	out := &body.Response{ModelName: cmp.Or(r.GetModelName(), model), ModelVersion: r.GetModelVersion(), ID: r.GetId(), Parameters: fromParameters(r.GetParameters())}
 	for i, o := range r.GetOutputs() {
 		t := &tensor.Tensor{Name: o.GetName(), Type: tensor.Type(o.GetDatatype()), Shape: o.GetShape()}
 		if !t.Type.Known() {

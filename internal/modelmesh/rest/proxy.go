@@ -6,6 +6,7 @@
 package rest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
@@ -184,7 +185,7 @@ func (p *Proxy) modelMetadata(w http.ResponseWriter, r *http.Request) {
 		Platform string           `json:"platform"`
 		Inputs   []tensorMetadata `json:"inputs"`
 		Outputs  []tensorMetadata `json:"outputs"`
-	}{name, append([]string{}, m.GetVersions()...), m.GetPlatform(), describe(m.GetInputs()), describe(m.GetOutputs())})
+	}{cmp.Or(m.GetName(), name), append([]string{}, m.GetVersions()...), m.GetPlatform(), describe(m.GetInputs()), describe(m.GetOutputs())})
 }
 
 // modelReady asks the runtime. One that does not know the question has the model if it can describe it.

@@ -153,7 +153,7 @@ func (s *scene) send(t *testing.T, method, path, text string, header ...string) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer response.Body.Close() //nolint:errcheck // only read
+	defer response.Body.Close()
 	answer, err := io.ReadAll(response.Body)
 	if err != nil {
 		t.Fatal(err)
@@ -191,7 +191,7 @@ func TestTypes(t *testing.T) {
 	} {
 		t.Run(c.kind, func(t *testing.T) {
 			code, _, got := s.infer(t, `{"id":"7","inputs":[{"name":"x","datatype":"`+c.kind+`","shape":[2],"data":`+c.data+`}]}`)
-			want := `{"model_name":"iris","model_version":"1","id":"7","outputs":[{"name":"x","datatype":"` + c.kind + `","shape":[2],"data":` + c.data + `}]}`
+			want := `{"model_name":"inner__isvc-1","model_version":"1","id":"7","outputs":[{"name":"x","datatype":"` + c.kind + `","shape":[2],"data":` + c.data + `}]}`
 			if code != http.StatusOK || got != want {
 				t.Errorf("%d %s, want %s", code, got, want)
 			}
@@ -267,7 +267,7 @@ func TestBinary(t *testing.T) {
 	if err != nil || header.Get("Content-Type") != "application/octet-stream" {
 		t.Fatalf("header %v", header)
 	}
-	want := `{"model_name":"iris","model_version":"1","outputs":[{"name":"x","datatype":"FP32","shape":[2],"parameters":{"binary_data_size":8}},` +
+	want := `{"model_name":"inner__isvc-1","model_version":"1","outputs":[{"name":"x","datatype":"FP32","shape":[2],"parameters":{"binary_data_size":8}},` +
 		`{"name":"y","datatype":"INT8","shape":[1],"data":[3]}]}`
 	if answer[:length] != want || answer[length:] != string(raw) {
 		t.Errorf("%q", answer)
@@ -394,9 +394,9 @@ func TestModels(t *testing.T) {
 		{"/v2/health/live", 200, `{"live":true}`},
 		{"/v2/health/ready", 200, `{"ready":true}`},
 		{"/v2", 200, `"extensions":["binary_tensor_data","generate"]`},
-		{"/v2/models/iris", 200, `{"name":"iris","versions":["1"],"platform":"onnx","inputs":[{"name":"text_input","datatype":"BYTES","shape":[-1,1]},` +
+		{"/v2/models/iris", 200, `{"name":"inner","versions":["1"],"platform":"onnx","inputs":[{"name":"text_input","datatype":"BYTES","shape":[-1,1]},` +
 			`{"name":"max_tokens","datatype":"INT32","shape":[1]}],"outputs":[{"name":"text_output","datatype":"BYTES","shape":[-1,-1]}]}`},
-		{"/v2/models/iris/versions/1", 200, `"name":"iris"`},
+		{"/v2/models/iris/versions/1", 200, `"name":"inner"`},
 		{"/v2/models/tulips", 404, `"error":"there is no model tulips"`},
 		{"/v2/models/iris/ready", 200, `{"name":"iris","ready":true}`},
 		{"/v2/models/old/ready", 404, `there is no model old`},
@@ -434,11 +434,11 @@ func TestEvents(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer response.Body.Close() //nolint:errcheck // only read
+	defer response.Body.Close()
 	if response.StatusCode != http.StatusOK || response.Header.Get("Content-Type") != events {
 		t.Fatalf("%s %v", response.Status, response.Header)
 	}
-	const first = `data: {"model_name":"iris","model_version":"1","outputs":[{"name":"x","datatype":"INT8","shape":[1],"data":[1]}]}` + "\n\n"
+	const first = `data: {"model_name":"inner__isvc-1","model_version":"1","outputs":[{"name":"x","datatype":"INT8","shape":[1],"data":[1]}]}` + "\n\n"
 	got := make([]byte, len(first))
 	if _, err := io.ReadFull(response.Body, got); err != nil || string(got) != first {
 		t.Fatalf("%q, %v", got, err)

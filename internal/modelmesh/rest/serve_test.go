@@ -78,13 +78,13 @@ func secureMesh(t *testing.T, certFile, keyFile string) int {
 }
 
 // running is a proxy as the command runs it, and how to end it.
-func running(t *testing.T, o options) (address string, stop func() error) {
+func running(t *testing.T, o options) (string, func() error) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	address = listener.Addr().String()
+	address := listener.Addr().String()
 	_ = listener.Close() // the proxy opens it again
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	ended := make(chan error, 1)

@@ -54,7 +54,8 @@ func readSettings(env func(string) string) (Settings, error) {
 		}
 		*b.into = value
 	}
-	return s, s.readTrust(env("MM_TLS_TRUST_CERT_PATH"))
+	err := s.readTrust(env("MM_TLS_TRUST_CERT_PATH"))
+	return s, err
 }
 
 func (s *Settings) readTrust(list string) error {

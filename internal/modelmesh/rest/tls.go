@@ -34,7 +34,10 @@ type roots struct {
 func loadRoots(files []string, log *slog.Logger) (*roots, error) {
 	r := &roots{files: files, log: log, now: time.Now}
 	r.looked = r.now()
-	return r, r.read()
+	if err := r.read(); err != nil {
+		return nil, err
+	}
+	return r, nil
 }
 
 func (r *roots) get() *x509.CertPool {

@@ -35,7 +35,10 @@ func DecodeMembers(text []byte) (*Members, error) {
 	if err := counted(inner, "a set of parameters"); err != nil {
 		return nil, err
 	}
-	return out, out.take(inner)
+	if err := out.take(inner); err != nil {
+		return nil, err
+	}
+	return out, nil
 }
 
 func (m *Members) take(text []byte) error {
