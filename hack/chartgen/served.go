@@ -13,13 +13,15 @@ import (
 	"github.com/modelplane/modelplane/internal/manager"
 )
 
-// owners maps each definition, and each webhook on a kind that has no definition here, by its name to the domain that
-// it is installed for.
+// owners maps each definition, and each webhook on a kind of others, by its name to the domain that it is installed for.
 func owners(all []manager.Domain, crds []*apiextensionsv1.CustomResourceDefinition) (map[string]string, error) {
 	out := map[string]string{}
 	for _, d := range all {
 		for _, h := range d.Hooks {
 			out[h.Webhook.Name] = d.Name
+		}
+		for _, g := range d.Guards {
+			out[g.Name] = d.Name
 		}
 	}
 	for _, crd := range crds {

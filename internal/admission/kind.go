@@ -28,6 +28,9 @@ type Kind struct {
 	Validate func(ctx context.Context, old, obj client.Object) (warnings []string, err error)
 	// ValidateDelete, when set, is asked before an object is deleted.
 	ValidateDelete func(ctx context.Context, obj client.Object) (warnings []string, err error)
+
+	// at is the path of a Guard, in place of the kind's own.
+	at string
 }
 
 // Unattended makes a kind warn that nobody acts on it. Its objects are kept, so that manifests can be applied before there
@@ -47,7 +50,12 @@ func (k Kind) Unattended() Kind {
 }
 
 // ValidatePath is where the kind is validated, in kubebuilder's convention.
-func (k Kind) ValidatePath() string { return k.path("validate") }
+func (k Kind) ValidatePath() string {
+	if k.at != "" {
+		return k.at
+	}
+	return k.path("validate")
+}
 
 // MutatePath is where the kind is defaulted, in kubebuilder's convention.
 func (k Kind) MutatePath() string { return k.path("mutate") }

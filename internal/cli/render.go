@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"slices"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -89,10 +90,13 @@ func (d *decisions) json(out io.Writer) error {
 	return e.Encode(said)
 }
 
-// told are the events, also the last one.
+// told are the events, also the last one. What is wrong with an object that has no status is said in them as well.
 func (d *planned) told() []engine.Event {
 	if d.DeleteSelf != nil {
 		return []engine.Event{*d.DeleteSelf}
+	}
+	if d.Problem != nil && d.Status == nil {
+		return slices.Concat([]engine.Event{{Warning: true, Reason: d.Problem.Reason, Message: d.Problem.Message}}, d.Events)
 	}
 	return d.Events
 }

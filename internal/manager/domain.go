@@ -24,6 +24,8 @@ type Domain struct {
 	Admission []admission.Kind
 	// Hooks are its webhooks on kinds that are not its own.
 	Hooks []admission.Hook
+	// Guards are its webhooks on kinds that another domain admits.
+	Guards []admission.Guard
 	// Controllers run in the one engine of the process.
 	Controllers []engine.Controller
 	// Home are the resources that its controllers read one by one and write in one namespace only, as deployments.apps.

@@ -77,6 +77,9 @@ func addDomains(ctx context.Context, mgr ctrl.Manager, server *drainingServer, o
 		if err := admission.Register(server, mgr.GetScheme(), d.Admission...); err != nil {
 			return fmt.Errorf("set up the webhooks of %s: %w", d.Name, err)
 		}
+		if err := admission.RegisterGuards(server, mgr.GetScheme(), d.Guards...); err != nil {
+			return fmt.Errorf("set up the webhooks of %s: %w", d.Name, err)
+		}
 		admission.RegisterHooks(server, d.Hooks...)
 		if d.Setup == nil {
 			continue

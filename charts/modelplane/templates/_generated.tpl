@@ -559,7 +559,85 @@
 
 {{/* What it needs beyond that to serve modelmesh. */}}
 {{- define "modelplane.rules.domain.modelmesh" -}}
-
+- apiGroups:
+  - ""
+  resources:
+  - configmaps
+  - secrets
+  - services
+  verbs:
+  - create
+  - delete
+  - get
+  - list
+  - patch
+  - watch
+- apiGroups:
+  - ""
+  resources:
+  - namespaces
+  - persistentvolumeclaims
+  verbs:
+  - get
+  - list
+  - watch
+- apiGroups:
+  - ""
+  resources:
+  - namespaces/finalizers
+  verbs:
+  - update
+- apiGroups:
+  - apps
+  resources:
+  - deployments
+  verbs:
+  - create
+  - delete
+  - get
+  - list
+  - patch
+  - watch
+- apiGroups:
+  - autoscaling
+  resources:
+  - horizontalpodautoscalers
+  verbs:
+  - create
+  - delete
+  - get
+  - list
+  - patch
+  - watch
+- apiGroups:
+  - monitoring.coreos.com
+  resources:
+  - servicemonitors
+  verbs:
+  - create
+  - delete
+  - get
+  - list
+  - patch
+  - watch
+- apiGroups:
+  - serving.kserve.io
+  resources:
+  - clusterservingruntimes
+  - inferencegraphs
+  - inferenceservices
+  - predictors
+  - servingruntimes
+  verbs:
+  - list
+  - watch
+- apiGroups:
+  - serving.kserve.io
+  resources:
+  - clusterservingruntimes/finalizers
+  - servingruntimes/finalizers
+  verbs:
+  - update
 {{- end -}}
 
 {{/* What it needs in its own namespace to serve modelmesh. */}}
@@ -574,16 +652,108 @@
   - get
   - list
   - watch
+- apiGroups:
+  - ""
+  resourceNames:
+  - model-serving-config
+  resources:
+  - configmaps
+  verbs:
+  - list
+  - watch
 {{- end -}}
 
 {{/* What modelmesh reads of kinds without a namespace. */}}
 {{- define "modelplane.rules.confined.cluster.modelmesh" -}}
-
+- apiGroups:
+  - ""
+  resources:
+  - namespaces
+  verbs:
+  - get
+  - list
+  - watch
+- apiGroups:
+  - serving.kserve.io
+  resources:
+  - clusterservingruntimes
+  verbs:
+  - list
+  - watch
 {{- end -}}
 
 {{/* What modelmesh needs in each namespace that is looked after. */}}
 {{- define "modelplane.rules.confined.namespace.modelmesh" -}}
-
+- apiGroups:
+  - ""
+  resources:
+  - configmaps
+  - secrets
+  - services
+  verbs:
+  - create
+  - delete
+  - get
+  - list
+  - patch
+  - watch
+- apiGroups:
+  - ""
+  resources:
+  - persistentvolumeclaims
+  verbs:
+  - get
+  - list
+  - watch
+- apiGroups:
+  - apps
+  resources:
+  - deployments
+  verbs:
+  - create
+  - delete
+  - get
+  - list
+  - patch
+  - watch
+- apiGroups:
+  - autoscaling
+  resources:
+  - horizontalpodautoscalers
+  verbs:
+  - create
+  - delete
+  - get
+  - list
+  - patch
+  - watch
+- apiGroups:
+  - monitoring.coreos.com
+  resources:
+  - servicemonitors
+  verbs:
+  - create
+  - delete
+  - get
+  - list
+  - patch
+  - watch
+- apiGroups:
+  - serving.kserve.io
+  resources:
+  - inferencegraphs
+  - inferenceservices
+  - predictors
+  - servingruntimes
+  verbs:
+  - list
+  - watch
+- apiGroups:
+  - serving.kserve.io
+  resources:
+  - servingruntimes/finalizers
+  verbs:
+  - update
 {{- end -}}
 
 {{/* What it needs beyond that to serve modelregistry. */}}
@@ -1853,6 +2023,7 @@ mlflowoperators.components.platform.opendatahub.io: mlflow
 mlflows.mlflow.opendatahub.io: mlflow
 modelregistries.modelregistry.opendatahub.io: modelregistry
 predictors.serving.kserve.io: modelmesh
+servingruntime.modelmesh-webhook-server.default: modelmesh
 servingruntimes.serving.kserve.io: serving,modelmesh
 tenants.maas.opendatahub.io: maas
 trainedmodels.serving.kserve.io: serving

@@ -15,6 +15,7 @@ import (
 	"github.com/modelplane/modelplane/api/serving/v1beta1"
 	"github.com/modelplane/modelplane/internal/cli/explain"
 	"github.com/modelplane/modelplane/internal/mlflow/migrate"
+	"github.com/modelplane/modelplane/internal/modelmesh/settings"
 	"github.com/modelplane/modelplane/internal/modelregistry"
 	"github.com/modelplane/modelplane/internal/modelregistry/link"
 )
@@ -59,6 +60,8 @@ func About() []explain.About {
 			Conditions: []string{"IsMMSPredictor", "MemoryResourceAvailable", "InferenceServiceReady"},
 			Uses:       serviceOfModel,
 		},
+		{Kind: group("ServingRuntime"), Facts: runtimeFacts(), Commands: runtimeCommands()},
+		{Kind: group("ClusterServingRuntime"), Facts: runtimeFacts(), Commands: runtimeCommands()},
 		aboutMLflow(),
 		aboutRegistry(),
 		{
@@ -66,6 +69,18 @@ func About() []explain.About {
 			Commands: map[string][]string{"TakenOver": {"-n NAMESPACE annotate catalog NAME " + modelregistry.AnnotationKeepPods + "=false"}},
 		},
 	}
+}
+
+// runtimeFacts are how a multi-model runtime is told about models, and asked.
+func runtimeFacts() []explain.Path {
+	return []explain.Path{
+		{Label: "management", Fields: []string{"spec", "grpcEndpoint"}},
+		{Label: "data", Fields: []string{"spec", "grpcDataEndpoint"}},
+	}
+}
+
+func runtimeCommands() map[string][]string {
+	return map[string][]string{"NamespaceNotEnabled": {"label namespace NAMESPACE " + settings.LabelEnabled + "=true"}}
 }
 
 func aboutRegistry() explain.About {

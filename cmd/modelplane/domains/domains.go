@@ -34,7 +34,7 @@ type room struct {
 // rooms are made anew for every process and test: what they hold is their own.
 func rooms() []room {
 	models, tracking, registries := serving.New(), mlflow.New(), modelregistry.New()
-	platform := &configuration{}
+	platform, many := &configuration{}, newModelMesh()
 	return []room{
 		{
 			name:        admission.Serving,
@@ -43,9 +43,10 @@ func rooms() []room {
 			extend:      func(d *manager.Domain) { completeServing(d, models, platform) },
 		},
 		{
-			name:      admission.ModelMesh,
-			admission: func() ([]admission.Kind, error) { return withUsed(admission.ModelMesh, models.Admission) },
-			extend:    func(d *manager.Domain) { completeModelMesh(d, models, platform) },
+			name:        admission.ModelMesh,
+			admission:   func() ([]admission.Kind, error) { return withUsed(admission.ModelMesh, models.Admission) },
+			controllers: many.controllers,
+			extend:      func(d *manager.Domain) { many.complete(d, models, platform) },
 		},
 		{
 			name:        admission.ModelRegistry,

@@ -28,6 +28,7 @@ func NewPlanner() (*cli.Planner, error) {
 	p.Kinds = manager.Kinds(all)
 	for _, d := range all {
 		p.Controllers = append(p.Controllers, d.Controllers...)
+		p.Kinds = admission.Guarded(p.Kinds, d.Guards...)
 	}
 	p.Shipped, err = shipped()
 	return p, err

@@ -40,19 +40,6 @@ func completeServing(d *manager.Domain, models *serving.Domain, platform *config
 	}
 }
 
-// completeModelMesh lets the kinds that it shares with serving be admitted by the
-// same rules, also where serving is not enabled.
-func completeModelMesh(d *manager.Domain, models *serving.Domain, platform *configuration) {
-	d.Marked = append(d.Marked, "./internal/config")
-	d.Setup = func(_ context.Context, mgr ctrl.Manager, o manager.SetupOptions) error {
-		watcher, err := platform.follow(mgr, o.Namespace)
-		if err == nil {
-			models.SetSource(watcher)
-		}
-		return err
-	}
-}
-
 // configuration is followed once, whoever needs it.
 type configuration struct{ watcher *config.Watcher }
 

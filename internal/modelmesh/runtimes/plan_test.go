@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package runtimes_test
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+
+	"github.com/modelplane/modelplane/api/serving/v1alpha1"
+	"github.com/modelplane/modelplane/internal/admission"
+	"github.com/modelplane/modelplane/internal/cli"
+	"github.com/modelplane/modelplane/internal/engine"
+	"github.com/modelplane/modelplane/internal/engine/domaintest"
+	"github.com/modelplane/modelplane/internal/modelmesh/runtimes"
+	"github.com/modelplane/modelplane/internal/modelmesh/settings"
+	"github.com/modelplane/modelplane/internal/testkit"
+)
+
+var scheme = func() *runtime.Scheme {
+	s := runtime.NewScheme()
+	if err := errors.Join(clientgoscheme.AddToScheme(s), admission.AddToScheme(s)); err != nil {
+		panic(err)
+	}
+	return s
+}()
+
+// noon is when all plans are made.
+func noon() time.Time { return time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC) }
+
+func planner(t testing.TB) *cli.Planner {
+	t.Helper()
+	source := settings.NewSource()
+	schemas, err := admission.Embedded()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &cli.Planner{
+		Scheme: scheme, Schemas: schemas, Namespace: "models", Kinds: runtimes.NewRules(source).Guard().Kinds,
+		Controllers: runtimes.New(source).WithClock(noon).Controllers(),
+	}
+}
+
+// TestPlan decides about manifests in files, without a cluster, at noon of the first of January 2026.
+func TestPlan(t *testing.T) {
+	testkit.Golden(t, "testdata/plan", func(t *testing.T, in []byte) []byte { return plan(t, in) })
+}
+
+func plan(t testing.TB, in []byte) []byte {
+	t.Helper()
+	var out bytes.Buffer
+	if err := planner(t).PlanText(t.Context(), "in.yaml", in, &out); err != nil {
+		out.WriteString("refused: " + err.Error() + "\n")
+	}
+	return out.Bytes()
+}
+
+// TestSamples: what users of the archived project have in their repositories is accepted, and becomes a Deployment.
+func TestSamples(t *testing.T) {
+	dir := filepath.Join("..", "..", "..", "..", "shared", "conformance", "manifests", "modelmesh")
+	files, _ := filepath.Glob(filepath.Join(dir, "runtime-*.yaml"))
+	if len(files) == 0 {
+		t.Skip("the samples are not here")
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		enabled := "---\napiVersion: v1\nkind: Namespace\nmetadata: {name: models, labels: {modelmesh-enabled: \"true\"}}\n---\n"
+		out := string(plan(t, []byte(enabled+string(text))))
+		name := "  name: modelmesh-serving-" + strings.TrimSuffix(strings.TrimPrefix(filepath.Base(file), "runtime-"), ".yaml") + "\n"
+		if !strings.Contains(out, "kind: Deployment") || !strings.Contains(out, name) {
+			t.Errorf("%s becomes\n%s", filepath.Base(file), out)
+		}
+	}
+}
+
+// TestKeepsNothing: what the engine keeps of a look does not hold the runtime.
+func TestKeepsNothing(t *testing.T) {
+	yes := true
+	for _, c := range runtimes.New(settings.NewSource()).Controllers()[1:] {
+		domaintest.KeepsNothing(t, c, &engine.World{Scheme: scheme}, func() *v1alpha1.ClusterServingRuntime {
+			return &v1alpha1.ClusterServingRuntime{ObjectMeta: metav1.ObjectMeta{Name: "x"}, Spec: v1alpha1.ServingRuntimeSpec{MultiModel: &yes}}
+		})
+	}
+}
