@@ -24,6 +24,7 @@ const (
 	Late                    // the client's deadline passed
 	Cancelled               // the client went away
 	Unsupported             // the client uses something that is not there
+	Unfit                   // the model cannot be loaded here
 )
 
 // Error is an error with its family.

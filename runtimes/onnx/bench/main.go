@@ -107,7 +107,7 @@ func measureDirect(o *options, dir string) (input *tensor.Tensor, r result, err 
 	if err != nil {
 		return nil, r, err
 	}
-	m, err := model.Open(path, 1)
+	m, err := model.Open(path, model.Options{Threads: 1})
 	if err != nil {
 		return nil, r, err
 	}

@@ -1,19 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package inference is what all protocols share: which model there is, whether it takes requests, the check of inputs
-// against it, the limits and the families of errors. It knows no protocol.
+// Package inference is what all protocols share: which models there are, whether they take requests, the check of inputs
+// against them, the limits and the families of errors. It knows no protocol.
 package inference
 
 import (
-	"context"
-	"errors"
 	"fmt"
-	"slices"
 	"sync/atomic"
 	"time"
-
-	"github.com/modelplane/modelplane/internal/openinference/tensor"
-	"github.com/modelplane/modelplane/runtimes/onnx/internal/batch"
 )
 
 // Version is the one version that a served model has.
@@ -28,146 +22,71 @@ const ServerName = "modelplane-onnx"
 // Extensions are the parts of the protocol that a server may leave out and this one has.
 var Extensions = []string{"binary_tensor_data"}
 
-// Service answers for one model.
+// Models are what a service answers for.
+type Models interface {
+	// Use finds a model, which stays until the function is called that comes with it.
+	Use(name string) (*Model, func(), error)
+	// Names are those of all models, in order.
+	Names() []string
+	// Waiting is how many requests wait for their turn.
+	Waiting() int
+}
+
+// Service answers for models.
 type Service struct {
-	Name    string
-	Inputs  []tensor.Spec
-	Outputs []tensor.Spec
 	Metrics *Metrics
 	Budget  *Budget
 	// ClientTimeout is how long a client may take to read a piece of its answer.
 	ClientTimeout time.Duration
 
-	queue *batch.Queue
-	ready atomic.Bool
+	models Models
+	ready  atomic.Bool
 }
 
 // New makes a service that is ready.
-func New(name string, inputs, outputs []tensor.Spec, runner batch.Runner, options batch.Options, budget *Budget) *Service {
-	s := &Service{Name: name, Inputs: inputs, Outputs: outputs, Budget: budget, ClientTimeout: 30 * time.Second}
-	s.Metrics = newMetrics(name, func() float64 { return float64(s.queue.Len()) }, s.Ready)
-	s.queue = batch.New(runner, options, batch.Watch{Waited: s.Metrics.waited, Ran: s.Metrics.ran})
+func New(models Models, metrics *Metrics, budget *Budget) *Service {
+	s := &Service{models: models, Metrics: metrics, Budget: budget, ClientTimeout: 30 * time.Second}
+	metrics.service(models.Waiting, s.Ready)
 	s.ready.Store(true)
 	return s
-}
-
-// Divisible says whether requests for a model may be put together: all its inputs and outputs have a first dimension of
-// any size.
-func Divisible(inputs, outputs []tensor.Spec) bool {
-	return !slices.ContainsFunc(slices.Concat(inputs, outputs), func(s tensor.Spec) bool {
-		return len(s.Shape) == 0 || s.Shape[0] >= 0
-	})
 }
 
 // Ready says whether new requests should be sent here.
 func (s *Service) Ready() bool { return s.ready.Load() }
 
-// Drain makes the service say that it is not ready. Requests that come nevertheless are answered until Close.
+// Drain makes the service say that it is not ready. Requests that come nevertheless are answered.
 func (s *Service) Drain() { s.ready.Store(false) }
 
-// Close answers what waits and refuses the rest.
-func (s *Service) Close() {
-	s.Drain()
-	s.queue.Close()
-}
+// Names are those of all models.
+func (s *Service) Names() []string { return s.models.Names() }
 
-// Find refuses names and versions of models that are not here.
-func (s *Service) Find(name, version string) error {
-	if name != s.Name {
-		return &Error{Kind: NotFound, Message: fmt.Sprintf("there is no model %q here; this server has %q", name, s.Name)}
+// Use finds a model and refuses names and versions that are not here. The model stays until the function is called that
+// comes with it.
+func (s *Service) Use(name, version string) (*Model, func(), error) {
+	m, done, err := s.models.Use(name)
+	if err != nil {
+		return nil, nil, err
 	}
 	if version != "" && version != Version {
-		return &Error{Kind: NotFound, Message: fmt.Sprintf("model %q has no version %q; it has %q", name, version, Version)}
+		done()
+		return nil, nil, &Error{Kind: NotFound, Message: fmt.Sprintf("model %q has no version %q; it has %q", name, version, Version)}
 	}
-	return nil
+	return m, done, nil
 }
 
-// Infer checks the inputs, runs the model and returns the outputs that are wanted, or all when none are named.
-func (s *Service) Infer(ctx context.Context, inputs []*tensor.Tensor, wanted []string) ([]*tensor.Tensor, error) {
-	ordered, err := s.arrange(inputs)
-	if err != nil {
-		return nil, err
+// Only is the models of a server that has one.
+type Only struct{ Model *Model }
+
+// Use implements Models.
+func (o Only) Use(name string) (*Model, func(), error) {
+	if name != o.Model.Name {
+		return nil, nil, &Error{Kind: NotFound, Message: fmt.Sprintf("there is no model %q here; this server has %q", name, o.Model.Name)}
 	}
-	picks, err := s.pick(wanted)
-	if err != nil {
-		return nil, err
-	}
-	outputs, err := s.queue.Do(ctx, ordered)
-	if err != nil {
-		return nil, classify(err)
-	}
-	picked := make([]*tensor.Tensor, len(picks))
-	for i, k := range picks {
-		picked[i] = outputs[k]
-	}
-	return picked, nil
+	return o.Model, func() {}, nil
 }
 
-// arrange puts the inputs into the model's order.
-func (s *Service) arrange(inputs []*tensor.Tensor) ([]*tensor.Tensor, error) {
-	ordered := make([]*tensor.Tensor, len(s.Inputs))
-	for _, t := range inputs {
-		i := slices.IndexFunc(s.Inputs, func(spec tensor.Spec) bool { return spec.Name == t.Name })
-		if i < 0 {
-			return nil, Invalidf("the model has no input %q; it has %s", t.Name, namesOf(s.Inputs))
-		}
-		if ordered[i] != nil {
-			return nil, Invalidf("input %q is given twice", t.Name)
-		}
-		if err := s.Inputs[i].Check(t); err != nil {
-			return nil, Invalidf("input %q: %v", t.Name, err)
-		}
-		ordered[i] = t
-	}
-	for i, t := range ordered {
-		if t == nil {
-			return nil, Invalidf("input %q is missing", s.Inputs[i].Name)
-		}
-	}
-	return ordered, nil
-}
+// Names implements Models.
+func (o Only) Names() []string { return []string{o.Model.Name} }
 
-func (s *Service) pick(wanted []string) ([]int, error) {
-	var picks []int
-	for _, name := range wanted {
-		i := slices.IndexFunc(s.Outputs, func(spec tensor.Spec) bool { return spec.Name == name })
-		if i < 0 {
-			return nil, Invalidf("the model has no output %q; it has %s", name, namesOf(s.Outputs))
-		}
-		if slices.Contains(picks, i) {
-			return nil, Invalidf("output %q is asked for twice", name)
-		}
-		picks = append(picks, i)
-	}
-	if picks == nil {
-		for i := range s.Outputs {
-			picks = append(picks, i)
-		}
-	}
-	return picks, nil
-}
-
-func namesOf(specs []tensor.Spec) string {
-	text := ""
-	for i, s := range specs {
-		if i > 0 {
-			text += ", "
-		}
-		text += fmt.Sprintf("%q", s.Name)
-	}
-	return text
-}
-
-func classify(err error) error {
-	switch {
-	case errors.Is(err, batch.ErrFull):
-		return &Error{Kind: Busy, Message: err.Error()}
-	case errors.Is(err, batch.ErrClosed):
-		return &Error{Kind: Unavailable, Message: err.Error()}
-	case errors.Is(err, context.DeadlineExceeded):
-		return &Error{Kind: Late, Message: "the deadline passed before the model answered"}
-	case errors.Is(err, context.Canceled):
-		return &Error{Kind: Cancelled, Message: "the client went away"}
-	}
-	return &Error{Kind: Internal, Message: err.Error()}
-}
+// Waiting implements Models.
+func (o Only) Waiting() int { return o.Model.Waiting() }

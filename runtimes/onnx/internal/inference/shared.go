@@ -23,6 +23,7 @@ const (
 	Late        = openinference.Late
 	Cancelled   = openinference.Cancelled
 	Unsupported = openinference.Unsupported
+	Unfit       = openinference.Unfit
 )
 
 // Invalidf is an error that the client must mend.

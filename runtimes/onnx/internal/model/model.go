@@ -15,6 +15,7 @@ import (
 	ort "github.com/yalue/onnxruntime_go"
 
 	"github.com/modelplane/modelplane/internal/openinference/tensor"
+	"github.com/modelplane/modelplane/runtimes/onnx/internal/onnxfile"
 )
 
 // Model is a loaded model. Run may be called by several goroutines at once.
@@ -72,14 +73,42 @@ func isFile(path string) bool {
 
 func hidden(name string) bool { return strings.HasPrefix(name, ".") }
 
-// Open loads the model. Threads is how many threads one run may use.
-func Open(path string, threads int) (*Model, error) {
-	inputs, outputs, err := describe(path)
-	if isCorrupt(err) {
-		return nil, fmt.Errorf("%s is no valid ONNX file (%w); check what the storage URI points to, and export the model again", path, err)
+// Options say how a model is loaded.
+type Options struct {
+	// Threads is how many threads one run may use.
+	Threads int
+	// Many is for a model that is one of many. It gives memory back after each run, where another keeps as much as its
+	// largest run took and has the next one begin faster; and it is loaded once, where another is first loaded to have its
+	// shapes worked out, which can tell more of them than the file does.
+	Many bool
+}
+
+// Open loads the model.
+func Open(path string, o Options) (*Model, error) {
+	info, err := Inspect(path)
+	if err != nil {
+		return nil, err
+	}
+	return Load(path, info, o)
+}
+
+// Inspect reads what the file says about itself, without loading it.
+func Inspect(path string) (*onnxfile.Info, error) {
+	info, err := onnxfile.Read(path)
+	if errors.As(err, new(*onnxfile.Invalid)) {
+		return nil, corrupt(path, err)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("reading the model %s: %w", path, err)
+	}
+	return info, nil
+}
+
+// Load loads a model that was inspected.
+func Load(path string, info *onnxfile.Info, o Options) (*Model, error) {
+	inputs, outputs, err := describe(path, info, o.Many)
+	if err != nil {
+		return nil, failed(path, err)
 	}
 	m := &Model{}
 	for i := range inputs {
@@ -95,28 +124,33 @@ func Open(path string, threads int) (*Model, error) {
 	if len(m.Inputs) == 0 || len(m.Outputs) == 0 {
 		return nil, fmt.Errorf("the model %s has %d inputs and %d outputs; it needs at least one of each", path, len(m.Inputs), len(m.Outputs))
 	}
-	if m.session, err = session(path, names(m.Inputs), names(m.Outputs), threads); err != nil {
-		return nil, fmt.Errorf("loading the model %s: %w", path, err)
+	if m.session, err = session(path, names(m.Inputs), names(m.Outputs), o); err != nil {
+		return nil, failed(path, err)
 	}
 	return m, nil
 }
 
-// isCorrupt tells a file that is no model, or a part of one, from a model that ONNX Runtime cannot serve. Its errors have
-// codes, but the binding gives only their words.
-func isCorrupt(err error) bool {
-	if err == nil {
-		return false
-	}
-	for _, said := range []string{"Protobuf parsing failed", "INVALID_PROTOBUF", "does not have a graph", "ModelProto"} {
-		if strings.Contains(err.Error(), said) {
-			return true
-		}
-	}
-	return false
+func corrupt(path string, err error) error {
+	return fmt.Errorf("%s is no valid ONNX file (%w); check where the model is stored, and export it again", path, err)
 }
 
-// describe asks for names and types without optimising the graph, since the session for it is thrown away.
-func describe(path string) ([]ort.InputOutputInfo, []ort.InputOutputInfo, error) {
+// failed tells a file that is no model, or a part of one, from a model that ONNX Runtime cannot serve. Its errors have
+// codes, but the binding gives only their words.
+func failed(path string, err error) error {
+	for _, said := range []string{"Protobuf parsing failed", "INVALID_PROTOBUF", "does not have a graph", "ModelProto"} {
+		if strings.Contains(err.Error(), said) {
+			return corrupt(path, err)
+		}
+	}
+	return fmt.Errorf("loading the model %s: %w", path, err)
+}
+
+// describe takes names and types from the file if that will do and says all of them, or else asks ONNX Runtime. For that it
+// loads the model without optimising the graph, since the session is thrown away.
+func describe(path string, info *onnxfile.Info, fromFile bool) ([]ort.InputOutputInfo, []ort.InputOutputInfo, error) {
+	if inputs, outputs := stated(info.Inputs), stated(info.Outputs); fromFile && inputs != nil && outputs != nil {
+		return inputs, outputs, nil
+	}
 	options, err := ort.NewSessionOptions()
 	if err != nil {
 		return nil, nil, err
@@ -129,16 +163,34 @@ func describe(path string) ([]ort.InputOutputInfo, []ort.InputOutputInfo, error)
 	return inputs, outputs, errors.Join(err, options.Destroy())
 }
 
-func session(path string, inputs, outputs []string, threads int) (*ort.DynamicAdvancedSession, error) {
+var kinds = map[onnxfile.Kind]ort.ONNXType{
+	onnxfile.Tensor: ort.ONNXTypeTensor, onnxfile.Sequence: ort.ONNXTypeSequence, onnxfile.Map: ort.ONNXTypeMap,
+}
+
+// stated is what the file says of its inputs or outputs; nil when that is not everything.
+func stated(values []onnxfile.Value) []ort.InputOutputInfo {
+	all := make([]ort.InputOutputInfo, len(values))
+	for i, v := range values {
+		kind, ok := kinds[v.Kind]
+		if !ok || v.Kind == onnxfile.Tensor && (!v.Shaped || v.Element == 0) {
+			return nil
+		}
+		all[i] = ort.InputOutputInfo{Name: v.Name, OrtValueType: kind, Dimensions: v.Shape, DataType: ort.TensorElementDataType(v.Element)}
+	}
+	return all
+}
+
+func session(path string, inputs, outputs []string, o Options) (*ort.DynamicAdvancedSession, error) {
 	options, err := ort.NewSessionOptions()
 	if err != nil {
 		return nil, err
 	}
 	// Threads that wait for work by spinning would take the processor from the requests that are being read.
 	err = errors.Join(
-		options.SetIntraOpNumThreads(threads),
+		options.SetIntraOpNumThreads(o.Threads),
 		options.SetInterOpNumThreads(1),
 		options.AddSessionConfigEntry("session.intra_op.allow_spinning", "0"),
+		options.SetCpuMemArena(!o.Many),
 	)
 	if err != nil {
 		return nil, errors.Join(err, options.Destroy())

@@ -19,7 +19,7 @@ import (
 func open(t *testing.T, name string) *model.Model {
 	t.Helper()
 	orttest.Need(t)
-	m, err := model.Open(filepath.Join("../../testdata", name+".onnx"), 1)
+	m, err := model.Open(filepath.Join("../../testdata", name+".onnx"), model.Options{Threads: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -148,7 +148,7 @@ func TestOpenRefuses(t *testing.T) {
 		if err := os.WriteFile(file, content, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := model.Open(file, 1); err == nil || !strings.Contains(err.Error(), file+" is no valid ONNX file (") {
+		if _, err := model.Open(file, model.Options{Threads: 1}); err == nil || !strings.Contains(err.Error(), file+" is no valid ONNX file (") {
 			t.Errorf("a file that is no model (%s): %v", name, err)
 		}
 	}

@@ -55,6 +55,7 @@ var statuses = map[inference.Kind]int{
 	inference.Late:        http.StatusGatewayTimeout,
 	inference.Cancelled:   499,
 	inference.Unsupported: http.StatusNotImplemented,
+	inference.Unfit:       http.StatusConflict,
 }
 
 // answer is the body of a successful reply.
@@ -157,11 +158,11 @@ func (s *server) metadata(w http.ResponseWriter, _ *http.Request) {
 }
 
 func (s *server) models(w http.ResponseWriter, _ *http.Request) {
-	reply(w, http.StatusOK, map[string][]string{"models": {s.service.Name}})
+	reply(w, http.StatusOK, map[string][]string{"models": s.service.Names()})
 }
 
-func (s *server) find(r *http.Request) error {
-	return s.service.Find(r.PathValue("model"), r.PathValue("version"))
+func (s *server) find(r *http.Request) (*inference.Model, func(), error) {
+	return s.service.Use(r.PathValue("model"), r.PathValue("version"))
 }
 
 type tensorMetadata struct {
@@ -179,32 +180,42 @@ func describe(specs []tensor.Spec) []tensorMetadata {
 }
 
 func (s *server) modelMetadata(w http.ResponseWriter, r *http.Request) {
-	if err := s.find(r); err != nil {
+	m, done, err := s.find(r)
+	if err != nil {
 		fail(w, r, err)
 		return
 	}
+	defer done()
 	reply(w, http.StatusOK, struct {
 		Name     string           `json:"name"`
 		Versions []string         `json:"versions"`
 		Platform string           `json:"platform"`
 		Inputs   []tensorMetadata `json:"inputs"`
 		Outputs  []tensorMetadata `json:"outputs"`
-	}{s.service.Name, []string{inference.Version}, inference.Platform, describe(s.service.Inputs), describe(s.service.Outputs)})
+	}{m.Name, []string{inference.Version}, inference.Platform, describe(m.Inputs), describe(m.Outputs)})
 }
 
 func (s *server) modelReady(w http.ResponseWriter, r *http.Request) {
-	if err := s.find(r); err != nil {
+	m, done, err := s.find(r)
+	if err != nil {
 		fail(w, r, err)
 		return
 	}
-	reply(w, s.readiness(), map[string]any{"name": s.service.Name, "ready": s.service.Ready()})
+	defer done()
+	reply(w, s.readiness(), map[string]any{"name": m.Name, "ready": s.service.Ready()})
 }
 
 // modelState answers clients of the v1 protocol.
 func (s *server) modelState(w http.ResponseWriter, r *http.Request) { s.modelReady(w, r) }
 
-// body reads the request within the limits.
-func (s *server) body(r *http.Request, share *inference.Share) ([]byte, error) {
+// body reads a request for a model within the limits. While it comes in, which may take long, it does not keep the model
+// from being unloaded.
+func (s *server) body(r *http.Request, share *inference.Share, model string) ([]byte, error) {
+	_, done, err := s.service.Use(model, "")
+	if err != nil {
+		return nil, err
+	}
+	done()
 	if encoding := r.Header.Get("Content-Encoding"); encoding != "" && !strings.EqualFold(encoding, "identity") {
 		return nil, inference.Invalidf("Content-Encoding %q is not supported; send the body as it is", encoding)
 	}

@@ -16,20 +16,22 @@ import (
 func (s *server) predict(r *http.Request, share *inference.Share) (*answer, error) {
 	name, verb, ok := cutLast(r.PathValue("action"), ":")
 	if !ok || verb != "predict" {
-		return nil, &inference.Error{Kind: inference.NotFound, Message: "the path must be /v1/models/" + s.service.Name + ":predict"}
+		return nil, &inference.Error{Kind: inference.NotFound, Message: "the path must be /v1/models/" + name + ":predict"}
 	}
-	if err := s.service.Find(name, ""); err != nil {
-		return nil, err
-	}
-	body, err := s.body(r, share)
+	body, err := s.body(r, share, name)
 	if err != nil {
 		return nil, err
 	}
-	inputs, err := decodeV1(body, s.service.Inputs, share.Grow)
+	m, done, err := s.service.Use(name, "")
 	if err != nil {
 		return nil, err
 	}
-	outputs, err := s.service.Infer(r.Context(), inputs, nil)
+	defer done()
+	inputs, err := decodeV1(body, m.Inputs, share.Grow)
+	if err != nil {
+		return nil, err
+	}
+	outputs, err := m.Infer(r.Context(), inputs, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -44,13 +44,15 @@ type parameters struct {
 
 // infer answers POST /v2/models/NAME/infer.
 func (s *server) infer(r *http.Request, share *inference.Share) (*answer, error) {
-	if err := s.find(r); err != nil {
-		return nil, err
-	}
-	body, err := s.body(r, share)
+	body, err := s.body(r, share, r.PathValue("model"))
 	if err != nil {
 		return nil, err
 	}
+	m, done, err := s.find(r)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
 	request, inputs, err := decodeV2(body, r.Header.Get(headerLength), share.Grow)
 	if err != nil {
 		return nil, err
@@ -59,14 +61,14 @@ func (s *server) infer(r *http.Request, share *inference.Share) (*answer, error)
 	for i, o := range request.Outputs {
 		wanted[i] = string(o.Name)
 	}
-	outputs, err := s.service.Infer(r.Context(), inputs, wanted)
+	outputs, err := m.Infer(r.Context(), inputs, wanted)
 	if err != nil {
 		return nil, err
 	}
 	if err := share.Grow(answerSize(outputs)); err != nil {
 		return nil, err
 	}
-	return encodeV2(s.service.Name, request, outputs), nil
+	return encodeV2(m.Name, request, outputs), nil
 }
 
 // decodeV2 reads JSON and, when the header says how long that is, the binary data behind it.

@@ -45,6 +45,7 @@ var statuses = map[inference.Kind]codes.Code{
 	inference.Late:        codes.DeadlineExceeded,
 	inference.Cancelled:   codes.Canceled,
 	inference.Unsupported: codes.Unimplemented,
+	inference.Unfit:       codes.FailedPrecondition,
 }
 
 // interceptor gives every error its status and keeps a defect in one request from ending the process.
@@ -76,9 +77,11 @@ func (s *server) ServerReady(context.Context, *pb.ServerReadyRequest) (*pb.Serve
 }
 
 func (s *server) ModelReady(_ context.Context, r *pb.ModelReadyRequest) (*pb.ModelReadyResponse, error) {
-	if err := s.service.Find(r.Name, r.Version); err != nil {
+	_, done, err := s.service.Use(r.Name, r.Version)
+	if err != nil {
 		return nil, err
 	}
+	done()
 	return &pb.ModelReadyResponse{Ready: s.service.Ready()}, nil
 }
 
@@ -87,15 +90,17 @@ func (s *server) ServerMetadata(context.Context, *pb.ServerMetadataRequest) (*pb
 }
 
 func (s *server) ModelMetadata(_ context.Context, r *pb.ModelMetadataRequest) (*pb.ModelMetadataResponse, error) {
-	if err := s.service.Find(r.Name, r.Version); err != nil {
+	m, done, err := s.service.Use(r.Name, r.Version)
+	if err != nil {
 		return nil, err
 	}
+	defer done()
 	return &pb.ModelMetadataResponse{
-		Name:     s.service.Name,
+		Name:     m.Name,
 		Versions: []string{inference.Version},
 		Platform: inference.Platform,
-		Inputs:   describe(s.service.Inputs),
-		Outputs:  describe(s.service.Outputs),
+		Inputs:   describe(m.Inputs),
+		Outputs:  describe(m.Outputs),
 	}, nil
 }
 
@@ -109,9 +114,11 @@ func describe(specs []tensor.Spec) []*pb.ModelMetadataResponse_TensorMetadata {
 
 // infer answers one message, within what its share of the budget allows.
 func (s *server) infer(ctx context.Context, r *pb.ModelInferRequest, share *inference.Share) (*pb.ModelInferResponse, error) {
-	if err := s.service.Find(r.ModelName, r.ModelVersion); err != nil {
+	m, done, err := s.service.Use(r.ModelName, r.ModelVersion)
+	if err != nil {
 		return nil, err
 	}
+	defer done()
 	inputs, err := decode(r)
 	if err != nil {
 		return nil, err
@@ -120,7 +127,7 @@ func (s *server) infer(ctx context.Context, r *pb.ModelInferRequest, share *infe
 	for i, o := range r.Outputs {
 		wanted[i] = o.GetName()
 	}
-	outputs, err := s.service.Infer(ctx, inputs, wanted)
+	outputs, err := m.Infer(ctx, inputs, wanted)
 	if err != nil {
 		return nil, err
 	}
@@ -129,7 +136,7 @@ func (s *server) infer(ctx context.Context, r *pb.ModelInferRequest, share *infe
 			return nil, err
 		}
 	}
-	return encode(s.service.Name, r, outputs), nil
+	return encode(m.Name, r, outputs), nil
 }
 
 // health answers Kubernetes' gRPC probes. Watching is left out: nobody who probes does it.

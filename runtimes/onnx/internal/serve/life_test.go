@@ -35,7 +35,7 @@ func TestMain(m *testing.M) {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	o, err := Parse(os.Args[1:], os.Stderr)
 	if err == nil {
-		err = Run(ctx, o, func(a Addresses) { fmt.Fprintln(os.Stdout, a.HTTP, a.GRPC) })
+		err = Run(ctx, o, func(a Addresses) { fmt.Fprintln(os.Stdout, a.HTTP, a.GRPC, a.Management) })
 	}
 	stop()
 	if err != nil {

@@ -41,10 +41,14 @@ type apart struct {
 
 func startApart(t *testing.T, model string) *apart {
 	t.Helper()
+	return startApartWith(t, "--model_name="+model, "--model_dir="+filepath.Join(testdata, model+".onnx"), fmt.Sprintf("--max_pending_bytes=%d", pending))
+}
+
+func startApartWith(t *testing.T, args ...string) *apart {
+	t.Helper()
 	library := orttest.Library(t)
 	ctx, cancel := context.WithCancel(context.Background())
-	cmd := exec.CommandContext(ctx, os.Args[0], "--model_name="+model, "--model_dir="+filepath.Join(testdata, model+".onnx"), "--http_port=0",
-		"--grpc_port=0", "--ort_library="+library, fmt.Sprintf("--max_pending_bytes=%d", pending), "--client_timeout=2s")
+	cmd := exec.CommandContext(ctx, os.Args[0], append(args, "--http_port=0", "--grpc_port=0", "--ort_library="+library, "--client_timeout=2s")...)
 	cmd.Env = append(os.Environ(), "MODELPLANE_ONNX_TEST_SERVER=1")
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
@@ -59,11 +63,11 @@ func startApart(t *testing.T, model string) *apart {
 		_ = cmd.Wait() // it was killed
 	})
 	line, err := bufio.NewReader(out).ReadString('\n')
-	web, rpc, ok := strings.Cut(strings.TrimSpace(line), " ")
-	if err != nil || !ok {
+	at := strings.Fields(line)
+	if err != nil || len(at) != 3 {
 		t.Fatalf("%q %v", line, err)
 	}
-	s := &apart{running: &running{http: "http://" + local(web), grpc: local(rpc)}, pid: cmd.Process.Pid}
+	s := &apart{running: &running{http: "http://" + local(at[0]), grpc: local(at[1]), management: at[2]}, pid: cmd.Process.Pid}
 	s.before = s.peak(t)
 	return s
 }
@@ -72,13 +76,16 @@ func startApart(t *testing.T, model string) *apart {
 func local(address string) string { return strings.Replace(address, "[::]", "127.0.0.1", 1) }
 
 // peak is the most memory that the process ever had.
-func (s *apart) peak(t *testing.T) int64 {
+func (s *apart) peak(t *testing.T) int64 { return s.memory(t, "VmHWM:") }
+
+// memory is what the kernel says about the process.
+func (s *apart) memory(t *testing.T, what string) int64 {
 	t.Helper()
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.pid))
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, rest, _ := strings.Cut(string(status), "VmHWM:")
+	_, rest, _ := strings.Cut(string(status), what)
 	kib, err := strconv.ParseInt(strings.Fields(rest)[0], 10, 64)
 	if err != nil {
 		t.Fatal(err)

@@ -22,9 +22,9 @@ const examples = "../../../../examples/onnx"
 
 // running is a server in this process.
 type running struct {
-	http, grpc string
-	stop       context.CancelFunc
-	ended      chan error
+	http, grpc, management string
+	stop                   context.CancelFunc
+	ended                  chan error
 }
 
 // start serves a model on free ports until the test ends.
@@ -45,6 +45,9 @@ func start(t *testing.T, args ...string) *running {
 		r.http = "http://" + a.HTTP.String()
 		if a.GRPC != nil {
 			r.grpc = a.GRPC.String()
+		}
+		if a.Management != nil {
+			r.management = a.Management.String()
 		}
 	case err := <-r.ended:
 		t.Fatal(err)

@@ -14,6 +14,8 @@ import (
 	"strconv"
 	"time"
 
+	"google.golang.org/grpc"
+
 	"github.com/modelplane/modelplane/runtimes/onnx/internal/batch"
 	"github.com/modelplane/modelplane/runtimes/onnx/internal/inference"
 	"github.com/modelplane/modelplane/runtimes/onnx/internal/model"
@@ -24,8 +26,8 @@ import (
 // Version of the server, as it tells clients.
 var Version = "dev"
 
-// Addresses are where the server listens; GRPC is nil when it does not.
-type Addresses struct{ HTTP, GRPC net.Addr }
+// Addresses are where the server listens. GRPC is nil when it does not; Management is nil when it has one model.
+type Addresses struct{ HTTP, GRPC, Management net.Addr }
 
 // Run loads the model and serves it until the context ends, then drains. It calls started when it listens.
 func Run(ctx context.Context, o *Options, started func(Addresses)) error {
@@ -37,12 +39,15 @@ func Run(ctx context.Context, o *Options, started func(Addresses)) error {
 
 // RunLoaded is Run for a process that has loaded ONNX Runtime already, which can be done once.
 func RunLoaded(ctx context.Context, o *Options, started func(Addresses)) error {
+	if o.MultiModel {
+		return runMany(ctx, o, started)
+	}
 	path, err := model.Find(o.ModelDir)
 	if err != nil {
 		return err
 	}
 	began := time.Now()
-	m, err := model.Open(path, o.Threads)
+	m, err := model.Open(path, model.Options{Threads: o.Threads})
 	if err != nil {
 		return err
 	}
@@ -51,15 +56,24 @@ func RunLoaded(ctx context.Context, o *Options, started func(Addresses)) error {
 		slog.Warn("requests are not put together: an input or output of the model has a fixed first dimension", "model", o.ModelName)
 		rows = 1
 	}
-	service := inference.New(o.ModelName, m.Inputs, m.Outputs, m, batch.Options{
-		Workers: o.Workers, Queue: o.QueueSize, MaxRows: rows, MaxDelay: o.MaxBatchDelay,
-	}, inference.NewBudget(o.MaxPending, o.MaxRequest))
-	service.ClientTimeout = o.ClientTimeout
+	metrics := inference.NewMetrics(o.ModelName)
+	only := inference.Only{Model: inference.NewModel(o.ModelName, m.Inputs, m.Outputs, m, o.queue(rows), metrics)}
+	service := o.service(only, metrics)
 	boundHeap(o.MaxPending)
 	slog.Info("model loaded", "model", o.ModelName, "file", path, "took", time.Since(began).String(), "onnxruntime", model.LibraryVersion())
-	err = serve(ctx, o, service, started)
-	service.Close()
+	err = serve(ctx, o, service, nil, started)
+	only.Model.Close()
 	return errors.Join(err, m.Close())
+}
+
+func (o *Options) queue(rows int64) batch.Options {
+	return batch.Options{Workers: o.Workers, Queue: o.QueueSize, MaxRows: rows, MaxDelay: o.MaxBatchDelay}
+}
+
+func (o *Options) service(models inference.Models, metrics *inference.Metrics) *inference.Service {
+	s := inference.New(models, metrics, inference.NewBudget(o.MaxPending, o.MaxRequest))
+	s.ClientTimeout = o.ClientTimeout
+	return s
 }
 
 // besides is what the program takes besides requests, with room for the garbage collector.
@@ -72,30 +86,50 @@ func boundHeap(pending int64) {
 	}
 }
 
-// servers are the two ways in.
+// servers are the ways in.
 type servers struct {
 	web      *http.Server
 	rpc      *http.Server // nil: no gRPC
+	manage   *grpc.Server // nil: one model
 	httpAt   net.Listener
 	grpcAt   net.Listener // nil: no gRPC
+	manageAt net.Listener // nil: one model
 	failures chan error
 }
 
-func listen(o *Options, service *inference.Service) (*servers, error) {
-	s := &servers{failures: make(chan error, 2)}
-	var err error
+func listen(o *Options, service *inference.Service, manage *grpc.Server) (_ *servers, err error) {
+	s := &servers{manage: manage, failures: make(chan error, 3)}
+	defer func() {
+		if err != nil {
+			s.unlisten()
+		}
+	}()
 	if s.httpAt, err = net.Listen("tcp", ":"+strconv.Itoa(o.HTTPPort)); err != nil {
 		return nil, fmt.Errorf("listening for HTTP: %w", err)
 	}
+	s.web = server(farewell(service, rest.Handler(service, Version)))
+	s.web.IdleTimeout = 3 * time.Minute
 	if o.GRPCPort >= 0 {
-		if s.grpcAt, err = net.Listen("tcp", ":"+strconv.Itoa(o.GRPCPort)); err != nil {
-			return nil, errors.Join(fmt.Errorf("listening for gRPC: %w", err), s.httpAt.Close())
+		if s.grpcAt, err = net.Listen("tcp", o.grpcHost()+":"+strconv.Itoa(o.GRPCPort)); err != nil {
+			return nil, fmt.Errorf("listening for gRPC: %w", err)
 		}
 		s.rpc = rpcServer(o, rpc.New(service, Version))
 	}
-	s.web = server(farewell(service, rest.Handler(service, Version)))
-	s.web.IdleTimeout = 3 * time.Minute
+	if manage != nil {
+		if s.manageAt, err = listenManagement(o.Management); err != nil {
+			return nil, fmt.Errorf("listening for the mesh: %w", err)
+		}
+	}
 	return s, nil
+}
+
+// unlisten closes what was opened when something else could not be.
+func (s *servers) unlisten() {
+	for _, l := range []net.Listener{s.httpAt, s.grpcAt, s.manageAt} {
+		if l != nil {
+			_ = l.Close() // nobody came yet
+		}
+	}
 }
 
 func server(handler http.Handler) *http.Server {
@@ -145,6 +179,9 @@ func (s *servers) addresses() Addresses {
 	if s.grpcAt != nil {
 		a.GRPC = s.grpcAt.Addr()
 	}
+	if s.manageAt != nil {
+		a.Management = s.manageAt.Addr()
+	}
 	return a
 }
 
@@ -152,6 +189,9 @@ func (s *servers) start() {
 	go func() { s.failures <- s.web.Serve(s.httpAt) }()
 	if s.rpc != nil {
 		go func() { s.failures <- s.rpc.Serve(s.grpcAt) }()
+	}
+	if s.manage != nil {
+		go func() { s.failures <- s.manage.Serve(s.manageAt) }()
 	}
 }
 
@@ -166,6 +206,9 @@ func (s *servers) stop(ctx context.Context) error {
 		rpcDone <- s.rpc.Shutdown(ctx)
 	}()
 	err := errors.Join(s.web.Shutdown(ctx), <-rpcDone)
+	if s.manage != nil {
+		s.manage.Stop() // whoever loads a model now has no use for it
+	}
 	if err == nil {
 		return nil
 	}
@@ -178,8 +221,8 @@ func (s *servers) stop(ctx context.Context) error {
 
 // serve answers until the context ends. Then it says that it is not ready and goes on answering, since others take a
 // while to hear of it; and then it waits for those who are still there.
-func serve(ctx context.Context, o *Options, service *inference.Service, started func(Addresses)) error {
-	s, err := listen(o, service)
+func serve(ctx context.Context, o *Options, service *inference.Service, manage *grpc.Server, started func(Addresses)) error {
+	s, err := listen(o, service, manage)
 	if err != nil {
 		return err
 	}
