@@ -8,6 +8,7 @@ package onnxmodel
 import (
 	"encoding/binary"
 	"math"
+	"slices"
 
 	"google.golang.org/protobuf/encoding/protowire"
 )
@@ -33,7 +34,7 @@ func (l Line) At(x float32) float32 { return l.Slope*x + l.Intercept }
 // The intercept is taken out of the weights by an index that depends on x, so that no optimiser can do without them: it
 // is 1 where x is no number and 0 elsewhere, and both weights are the intercept.
 func (l Line) File() []byte {
-	graph := join(
+	graph := slices.Concat(
 		message(graphNode, node("Mul", []string{Input, "slope"}, "scaled")),
 		message(graphNode, node("IsNaN", []string{Input}, "nan")),
 		message(graphNode, node("Cast", []string{"nan"}, "index", attribute("to", typeInt64))),
@@ -45,7 +46,7 @@ func (l Line) File() []byte {
 		message(graphInput, list(Input)),
 		message(graphOutput, list(Output)),
 	)
-	return join(
+	return slices.Concat(
 		number(modelIRVersion, 8),
 		text(modelProducer, "modelplane-tests"),
 		message(modelGraph, graph),
@@ -89,7 +90,7 @@ func node(kind string, inputs []string, output string, attributes ...[]byte) []b
 	for _, input := range inputs {
 		out = append(out, text(nodeInput, input)...)
 	}
-	out = join(out, text(nodeOutput, output), text(nodeType, kind))
+	out = slices.Concat(out, text(nodeOutput, output), text(nodeType, kind))
 	for _, a := range attributes {
 		out = append(out, message(nodeAttribute, a)...)
 	}
@@ -97,7 +98,7 @@ func node(kind string, inputs []string, output string, attributes ...[]byte) []b
 }
 
 func attribute(name string, value uint64) []byte {
-	return join(text(attributeName, name), number(attributeInt, value), number(attributeType, attributeIsInt))
+	return slices.Concat(text(attributeName, name), number(attributeInt, value), number(attributeType, attributeIsInt))
 }
 
 func weights(name string, values []float32) []byte {
@@ -105,14 +106,14 @@ func weights(name string, values []float32) []byte {
 	for _, v := range values {
 		raw = binary.LittleEndian.AppendUint32(raw, math.Float32bits(v))
 	}
-	return join(number(tensorDims, uint64(len(values))), number(tensorType, typeFloat), text(tensorName, name), message(tensorRaw, raw))
+	return slices.Concat(number(tensorDims, uint64(len(values))), number(tensorType, typeFloat), text(tensorName, name), message(tensorRaw, raw))
 }
 
 // list says that a value is a list of numbers of any length.
 func list(name string) []byte {
 	shape := message(shapeDimension, text(dimensionOf, "n"))
-	tensor := join(number(tensorElement, typeFloat), message(tensorShape, shape))
-	return join(text(valueName, name), message(valueType, message(typeTensor, tensor)))
+	tensor := slices.Concat(number(tensorElement, typeFloat), message(tensorShape, shape))
+	return slices.Concat(text(valueName, name), message(valueType, message(typeTensor, tensor)))
 }
 
 func number(field protowire.Number, value uint64) []byte {
@@ -123,12 +124,4 @@ func text(field protowire.Number, value string) []byte { return message(field, [
 
 func message(field protowire.Number, value []byte) []byte {
 	return protowire.AppendBytes(protowire.AppendTag(nil, field, protowire.BytesType), value)
-}
-
-func join(parts ...[]byte) []byte {
-	var out []byte
-	for _, p := range parts {
-		out = append(out, p...)
-	}
-	return out
 }
