@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"strings"
 	"syscall"
 
@@ -14,7 +13,6 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/modelplane/modelplane/internal/fetch/dest"
-	"github.com/modelplane/modelplane/internal/fetch/transfer"
 )
 
 // mistake is something that the model's registration must change.
@@ -24,9 +22,10 @@ func (m *mistake) Error() string { return m.sentence }
 
 func mistakef(format string, args ...any) error { return &mistake{fmt.Sprintf(format, args...)} }
 
-// failure is the status of a pull that failed. None of them means that the runtime has something in memory: what must be
-// changed by a person is INVALID_ARGUMENT or FAILED_PRECONDITION, a full disk RESOURCE_EXHAUSTED, and UNAVAILABLE what
-// may go by itself.
+// failure is the status of a pull that failed. None of them means that the runtime has something in memory, which
+// INVALID_ARGUMENT (the model is described wrongly) and FAILED_PRECONDITION (the storage does not have it, or does not
+// give it) say to the mesh. RESOURCE_EXHAUSTED is a full disk. It is never UNAVAILABLE, whatever the storage says: that
+// would be a runtime that has gone.
 func failure(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return gaveUp(ctx)
@@ -36,24 +35,16 @@ func failure(ctx context.Context, err error) error {
 
 func codeOf(err error) codes.Code {
 	var (
-		wrong   *mistake
-		room    *dest.NoRoom
-		problem *transfer.Problem
+		wrong *mistake
+		room  *dest.NoRoom
 	)
 	switch {
 	case errors.As(err, &wrong):
 		return codes.InvalidArgument
 	case errors.As(err, &room), errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
 		return codes.ResourceExhausted
-	case errors.As(err, &problem) && passing(problem.Status):
-		return codes.Unavailable
 	}
 	return codes.FailedPrecondition
-}
-
-// passing tells whether an answer, or its absence, may be different in a while.
-func passing(answer int) bool {
-	return answer == 0 || answer == http.StatusTooManyRequests || answer == http.StatusRequestTimeout || answer >= http.StatusInternalServerError
 }
 
 // sentence begins with a capital and ends with a full stop, as those of package fetch do.

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"runtime/debug"
 	"strconv"
 	"time"
 
@@ -27,6 +28,7 @@ import (
 type options struct {
 	Settings
 	maxPending     int64
+	maxRequests    int
 	clientTimeout  time.Duration
 	delay, timeout time.Duration
 }
@@ -55,6 +57,7 @@ func NewCommand() *cobra.Command {
 		RunE: func(c *cobra.Command, _ []string) error { return f.run(c.Context()) },
 	}
 	set := c.Flags()
+	set.IntVar(&f.maxRequests, "max-requests", 1000, "requests that are handled at the same time; more are refused")
 	set.Int64Var(&f.maxPending, "max-pending-bytes", 256<<20, "memory that all requests being handled, and their answers, take together")
 	set.DurationVar(&f.clientTimeout, "client-timeout", 30*time.Second, "how long a client may take to read a piece of its answer")
 	set.DurationVar(&f.delay, "shutdown-delay", 5*time.Second, "how long requests are still taken after SIGTERM, until everybody knows that this replica goes")
@@ -65,8 +68,9 @@ func NewCommand() *cobra.Command {
 }
 
 func (f *flags) check() error {
-	if f.maxPending < 1<<20 || f.clientTimeout <= 0 || f.delay < 0 || f.timeout < f.delay {
-		return errors.New("--max-pending-bytes must be at least 1048576, --client-timeout more than 0, and --shutdown-timeout not shorter than --shutdown-delay")
+	if f.maxPending < 1<<20 || f.maxRequests < 1 || f.clientTimeout <= 0 || f.delay < 0 || f.timeout < f.delay {
+		return errors.New("--max-pending-bytes must be at least 1048576, --max-requests at least 1, --client-timeout more than 0, and " +
+			"--shutdown-timeout not shorter than --shutdown-delay")
 	}
 	var err error
 	if f.Settings, err = readSettings(os.Getenv); err != nil {
@@ -80,8 +84,14 @@ func (f *flags) run(ctx context.Context) error {
 	log := process.SetLog(f.handler)
 	ctx, stop := process.UntilSignal(ctx)
 	defer stop()
+	if os.Getenv("GOMEMLIMIT") == "" {
+		debug.SetMemoryLimit(f.maxPending + besides)
+	}
 	return f.serve(ctx, ":"+strconv.Itoa(f.ListenPort), log)
 }
+
+// besides is what the program takes besides requests, with room for the garbage collector.
+const besides = 64 << 20
 
 // texts is how many times longer numbers are in JSON than in a message, about.
 const texts = 6
@@ -108,7 +118,7 @@ func (o options) serve(ctx context.Context, address string, log *slog.Logger) er
 	proxy := &Proxy{
 		mesh: pb.NewGRPCInferenceServiceClient(connection), connection: connection,
 		budget:     openinference.NewBudget(o.maxPending, texts*int64(o.MaxMessage)),
-		maxMessage: o.MaxMessage, clientTimeout: o.clientTimeout, stopping: process.Stopping(ctx),
+		maxMessage: o.MaxMessage, places: make(chan struct{}, o.maxRequests), clientTimeout: o.clientTimeout, stopping: process.Stopping(ctx),
 	}
 	return process.Program{
 		Log: log,

@@ -38,6 +38,7 @@ type Proxy struct {
 	connection *grpc.ClientConn
 	budget     *openinference.Budget
 	maxMessage int
+	places     chan struct{} // for requests to models, one each
 	// clientTimeout is how long a client may take to read a piece of its answer.
 	clientTimeout time.Duration
 	stopping      process.Check
@@ -52,17 +53,31 @@ func (p *Proxy) Handler() http.Handler {
 	})
 	mux.HandleFunc("GET /v2/health/ready", p.ready)
 	for _, path := range []string{"/v2/models/{model}", "/v2/models/{model}/versions/{version}"} {
-		mux.HandleFunc("GET "+path, p.modelMetadata)
-		mux.HandleFunc("GET "+path+"/ready", p.modelReady)
-		mux.HandleFunc("POST "+path+"/infer", p.infer)
-		mux.HandleFunc("POST "+path+"/generate", func(w http.ResponseWriter, r *http.Request) { p.generate(w, r, false) })
-		mux.HandleFunc("POST "+path+"/generate_stream", func(w http.ResponseWriter, r *http.Request) { p.generate(w, r, true) })
+		mux.HandleFunc("GET "+path, p.placed(p.modelMetadata))
+		mux.HandleFunc("GET "+path+"/ready", p.placed(p.modelReady))
+		mux.HandleFunc("POST "+path+"/infer", p.placed(p.infer))
+		mux.HandleFunc("POST "+path+"/generate", p.placed(func(w http.ResponseWriter, r *http.Request) { p.generate(w, r, false) }))
+		mux.HandleFunc("POST "+path+"/generate_stream", p.placed(func(w http.ResponseWriter, r *http.Request) { p.generate(w, r, true) }))
 	}
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		fail(w, &openinference.Error{Kind: openinference.NotFound, Message: r.Method + " " + r.URL.Path +
 			" is nothing of the v2 protocol; POST /v2/models/NAME/infer asks a model"})
 	})
 	return mux
+}
+
+// placed refuses what there is no place for: answers take memory before anybody can count them.
+func (p *Proxy) placed(next http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case p.places <- struct{}{}:
+			defer func() { <-p.places }()
+			next(w, r)
+		default:
+			fail(w, &openinference.Error{Kind: openinference.Busy, Message: "there are " + strconv.Itoa(cap(p.places)) +
+				" requests already; try again later"})
+		}
+	}
 }
 
 func (p *Proxy) metadata(w http.ResponseWriter, _ *http.Request) {

@@ -131,7 +131,7 @@ func newScene(t *testing.T) *scene {
 	t.Cleanup(func() { _ = connection.Close() })
 	proxy := &Proxy{
 		mesh: pb.NewGRPCInferenceServiceClient(connection), connection: connection,
-		budget: openinference.NewBudget(16<<20, texts*tried), maxMessage: tried, clientTimeout: time.Minute,
+		budget: openinference.NewBudget(16<<20, texts*tried), maxMessage: tried, clientTimeout: time.Minute, places: make(chan struct{}, 2),
 		stopping: func(*http.Request) error { return nil },
 	}
 	front := httptest.NewServer(proxy.Handler())
@@ -512,6 +512,37 @@ func TestGenerate(t *testing.T) {
 	}
 }
 
+// TestPlaces: requests beyond those that there are places for are refused, and healthy a proxy is nevertheless.
+func TestPlaces(t *testing.T) {
+	s := newScene(t)
+	begun, finish := make(chan struct{}), make(chan struct{})
+	s.mesh.infer = func(_ context.Context, r *pb.ModelInferRequest) (*pb.ModelInferResponse, error) {
+		begun <- struct{}{}
+		<-finish
+		return echo(r), nil
+	}
+	ended := make(chan int, 2)
+	for range 2 {
+		go func() {
+			code, _, _ := s.infer(t, one)
+			ended <- code
+		}()
+		<-begun
+	}
+	if code, header, answer := s.infer(t, one); code != http.StatusTooManyRequests || header.Get("Retry-After") == "" || !strings.Contains(answer, "there are 2 requests already") {
+		t.Errorf("%d %s", code, answer)
+	}
+	if code, _, _ := s.send(t, http.MethodGet, "/v2/health/ready", ""); code != http.StatusOK {
+		t.Errorf("health: %d", code)
+	}
+	close(finish)
+	for range 2 {
+		if code := <-ended; code != http.StatusOK {
+			t.Errorf("%d", code)
+		}
+	}
+}
+
 // TestNobodyThere: without a mesh the proxy says so.
 func TestNobodyThere(t *testing.T) {
 	o := options{Settings: Settings{MeshPort: 1, MaxMessage: tried}}
@@ -522,7 +553,7 @@ func TestNobodyThere(t *testing.T) {
 	defer connection.Close() //nolint:errcheck // nothing was sent
 	proxy := &Proxy{
 		mesh: pb.NewGRPCInferenceServiceClient(connection), connection: connection, budget: openinference.NewBudget(1<<20, tried),
-		maxMessage: tried, clientTimeout: time.Minute, stopping: func(*http.Request) error { return nil },
+		maxMessage: tried, places: make(chan struct{}, 1), clientTimeout: time.Minute, stopping: func(*http.Request) error { return nil },
 	}
 	for method, path := range map[string]string{http.MethodGet: "/v2/health/ready", http.MethodPost: "/v2/models/iris/infer"} {
 		w := httptest.NewRecorder()

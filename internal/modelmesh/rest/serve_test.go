@@ -94,7 +94,7 @@ func running(t *testing.T, o options) (string, func() error) {
 
 func small(s Settings) options {
 	s.MaxMessage = tried
-	return options{Settings: s, maxPending: 1 << 20, clientTimeout: time.Minute, timeout: 10 * time.Second}
+	return options{Settings: s, maxPending: 1 << 20, maxRequests: 10, clientTimeout: time.Minute, timeout: 10 * time.Second}
 }
 
 // get asks until there is somebody, or the test ends.
