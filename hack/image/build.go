@@ -14,6 +14,7 @@ import (
 
 const (
 	binaryPackage  = "./cmd/modelplane"
+	podPackage     = "./cmd/modelplane-pod"
 	versionPackage = "github.com/modelplane/modelplane/internal/version"
 )
 

@@ -105,6 +105,18 @@ func contentTag(images []v1.Image) (string, error) {
 	return fmt.Sprintf("%x", sum.Sum(nil))[:12], nil
 }
 
+// podNames are those by which pods of multi-model runtimes start what they need.
+func podNames(program string) []file {
+	return []file{
+		{name: "opt/", mode: 0o755},
+		{name: "opt/app/", mode: 0o755},
+		{name: "opt/app/puller", mode: 0o777, link: "/" + program},
+		{name: "opt/kserve/", mode: 0o755},
+		{name: "opt/kserve/mmesh/", mode: 0o755},
+		{name: "opt/kserve/mmesh/stop.sh", mode: 0o777, link: "/" + program},
+	}
+}
+
 func imageFor(o options, p platform, dir string) (v1.Image, error) {
 	entries, err := base(o.roots)
 	if err != nil {
@@ -120,6 +132,9 @@ func imageFor(o options, p platform, dir string) (v1.Image, error) {
 		entries = append(entries, file{name: o.program(), mode: 0o555, from: binary})
 		if o.pkg == binaryPackage { // the name by which images of registries are started
 			entries = append(entries, file{name: "model-registry", mode: 0o777, link: o.program()})
+		}
+		if o.pkg == podPackage {
+			entries = append(entries, podNames(o.program())...)
 		}
 	}
 	if err != nil {

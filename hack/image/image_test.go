@@ -89,6 +89,11 @@ func TestPodImage(t *testing.T) {
 	if kept, err := os.ReadFile(program); err != nil || !bytes.Equal(kept, filesOf(t, image)["modelplane-pod"].content) {
 		t.Errorf("the program by itself is another one: %v", err)
 	}
+	for _, name := range []string{"opt/kserve/mmesh/stop.sh", "opt/app/puller"} { // hooks and containers of pods start these
+		if link := filesOf(t, image)[name].header; link == nil || link.Linkname != "/modelplane-pod" {
+			t.Errorf("%s does not lead to the program: %+v", name, link)
+		}
+	}
 	config, err := image.ConfigFile()
 	if err != nil || strings.Join(config.Config.Entrypoint, " ") != "/modelplane-pod" || filesOf(t, image)["modelplane-pod"].header.Mode != 0o555 {
 		t.Errorf("the image starts %v (%v)", config.Config.Entrypoint, err)

@@ -188,6 +188,8 @@ var nextPort atomic.Int32
 
 func freePort(t testing.TB) int {
 	t.Helper()
+	syscall.ForkLock.RLock() // a process that begins meanwhile would hold the port for a moment
+	defer syscall.ForkLock.RUnlock()
 	for {
 		port := 18000 + (os.Getpid()*131)%9000 + int(nextPort.Add(1))
 		listener, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
@@ -283,6 +285,9 @@ func newCluster(t *testing.T, own bool, env ...string) *cluster {
 		for _, p := range c.pods {
 			p.mesh.kill()
 			p.runtime.kill()
+			if strings.Contains(p.mesh.log.String(), "DATA RACE") || strings.Contains(p.mesh.log.String(), "panic: ") {
+				t.Errorf("%s has a race or a panic", p.name)
+			}
 			if t.Failed() {
 				t.Logf("%s:\n%s", p.name, p.mesh.log)
 			}

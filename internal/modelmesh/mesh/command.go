@@ -170,6 +170,7 @@ func (m *Mesh) serve(ctx context.Context) error {
 	if err := m.autoRegister(ctx); err != nil {
 		return err
 	}
+	debug.FreeOSMemory() // reading the tables took more than they need
 	m.ready.Store(true)
 	m.log.Info("Ready", "instance", m.set.Instance, "models", m.models.Len(), "capacity", m.cache().models.Capacity()*unit)
 	select {
