@@ -247,6 +247,9 @@ func (p *Proxy) infer(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	request, err := body.Decode(text, r.Header.Get(body.HeaderLength), share.Grow)
+	if err == nil && len(request.Inputs) == 0 {
+		err = openinference.Invalidf("the request has no inputs")
+	}
 	if err != nil {
 		fail(w, err)
 		return

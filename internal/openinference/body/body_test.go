@@ -63,6 +63,24 @@ func TestBudgetIsAsked(t *testing.T) {
 	}
 }
 
+// TestParametersAreFew: little text makes much of parameters, in whatever set they are.
+func TestParametersAreFew(t *testing.T) {
+	input := `{"name":"x","datatype":"INT8","shape":[1],"data":[1],"parameters":{"a":1` + strings.Repeat(`,"a":1`, 99) + `}}`
+	text := `{"inputs":[` + input + strings.Repeat(","+input, 10) + `]}`
+	if _, err := Decode([]byte(text), "", free); openinference.KindOf(err) != openinference.TooLarge || !strings.Contains(err.Error(), "1024 parameters") {
+		t.Errorf("%v", err)
+	}
+	for text, want := range map[string]string{
+		`{"parameters":1}`: "parameters must be an object",
+		`{"inputs":[{"name":"x","datatype":"INT8","shape":[1],"data":[1],"parameters":{"a":{}}}]}`:          `input "x": parameter "a" is a list or an object`,
+		`{"inputs":[{"datatype":"INT8","shape":[1],"data":[1]}],"outputs":[{"name":"y","parameters":[1]}]}`: `output "y": parameters must be an object`,
+	} {
+		if _, err := Decode([]byte(text), "", free); openinference.KindOf(err) != openinference.Invalid || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+}
+
 func TestMembers(t *testing.T) {
 	m, err := DecodeMembers([]byte(`{"a": "x", "parameters": {"b": 1, "c": [1]}}`))
 	if err != nil || len(m.Members) != 3 || string(m.Members["a"]) != `"x"` {

@@ -20,11 +20,11 @@ const (
 	longestParameter = 64 << 10
 )
 
-// part is a piece of the body as it is. It is not copied: the body outlives it, and nobody writes to it.
-type part []byte
+// Part is a piece of a body as it is. It is not copied: the body outlives it, and nobody writes to it.
+type Part []byte
 
 // UnmarshalJSON keeps the text.
-func (p *part) UnmarshalJSON(text []byte) error {
+func (p *Part) UnmarshalJSON(text []byte) error {
 	*p = text
 	return nil
 }
@@ -59,7 +59,7 @@ func tooLarge(format string, args ...any) error {
 // counted refuses a list or object that is not short.
 func counted(text []byte, what string) error {
 	count := 0
-	return items(text, func([]byte) error {
+	return Items(text, func([]byte) error {
 		if count++; count > mostItems {
 			return tooLarge("%s has more than %d entries", what, mostItems)
 		}
@@ -67,9 +67,9 @@ func counted(text []byte, what string) error {
 	})
 }
 
-// items calls for each entry of a list or member of an object, in the text of one that is known to be valid JSON. Other
+// Items calls for each entry of a list or member of an object, in the text of one that is known to be valid JSON. Other
 // values have none.
-func items(text []byte, do func(item []byte) error) error {
+func Items(text []byte, do func(item []byte) error) error {
 	text = bytes.TrimSpace(text)
 	if len(text) < 2 || text[0] != '[' && text[0] != '{' {
 		return nil

@@ -42,7 +42,7 @@ func DecodeMembers(text []byte) (*Members, error) {
 }
 
 func (m *Members) take(text []byte) error {
-	var all map[string]part
+	var all map[string]Part
 	if json.Unmarshal(text, &all) != nil {
 		return openinference.Invalidf("the request, and parameters in it, must be JSON objects")
 	}

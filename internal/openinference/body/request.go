@@ -61,7 +61,7 @@ func (r *Request) BinaryOutput(name string) bool {
 // inferRequest is the JSON.
 type inferRequest struct {
 	ID         word             `json:"id"`
-	Parameters Parameters       `json:"parameters"`
+	Parameters Part             `json:"parameters"`
 	Inputs     few[inferInput]  `json:"inputs"`
 	Outputs    few[inferOutput] `json:"outputs"`
 }
@@ -70,13 +70,13 @@ type inferInput struct {
 	Name       word       `json:"name"`
 	Datatype   word       `json:"datatype"`
 	Shape      few[int64] `json:"shape"`
-	Parameters Parameters `json:"parameters"`
-	Data       part       `json:"data"`
+	Parameters Part       `json:"parameters"`
+	Data       Part       `json:"data"`
 }
 
 type inferOutput struct {
-	Name       word       `json:"name"`
-	Parameters Parameters `json:"parameters"`
+	Name       word `json:"name"`
+	Parameters Part `json:"parameters"`
 }
 
 // Decode reads JSON and, when the header says how long that is, the binary data behind it. Every tensor has as many
@@ -97,85 +97,147 @@ func Decode(text []byte, header string, grow Grower) (*Request, error) {
 		}
 		return nil, openinference.Invalidf("the request is not JSON of the v2 protocol: %v", err)
 	}
-	if len(read.Inputs) == 0 {
-		return nil, openinference.Invalidf("the request has no inputs")
+	d := &decoder{grow: grow, binary: binary, left: mostItems}
+	return d.request(read)
+}
+
+// decoder is one request on its way from JSON.
+type decoder struct {
+	grow   Grower
+	binary []byte // what nobody has taken yet
+	left   int    // parameters that there may still be
+}
+
+func (d *decoder) request(read *inferRequest) (*Request, error) {
+	out := &Request{ID: string(read.ID), Binary: len(d.binary) > 0, binaryOutputs: map[string]bool{}}
+	parameters, err := d.parameters(read.Parameters)
+	if err != nil {
+		return nil, err
 	}
-	out := &Request{ID: string(read.ID), Binary: len(binary) > 0, binaryOutputs: map[string]bool{}}
-	out.allBinary, _ = read.Parameters.flag(binaryDataOutput)
-	out.Parameters = read.Parameters.without(binaryDataOutput)
+	out.allBinary, _ = parameters.flag(binaryDataOutput)
+	out.Parameters = parameters.without(binaryDataOutput)
 	for i := range read.Inputs {
 		in := &read.Inputs[i]
-		var t *tensor.Tensor
-		var err error
-		if t, binary, err = in.tensor(binary, grow); err != nil {
-			if known(err) && openinference.KindOf(err) != openinference.Invalid {
-				return nil, err
-			}
-			return nil, openinference.Invalidf("input %q: %v", in.Name, err)
+		one, err := d.input(in)
+		if err != nil {
+			return nil, within("input", in.Name, err)
 		}
-		out.Inputs = append(out.Inputs, Input{t, in.Parameters.without(binaryDataSize)})
+		out.Inputs = append(out.Inputs, one)
 	}
-	if len(binary) > 0 {
-		return nil, openinference.Invalidf("the body has %d bytes of binary data that belong to no input; set binary_data_size", len(binary))
+	if len(d.binary) > 0 {
+		return nil, openinference.Invalidf("the body has %d bytes of binary data that belong to no input; set binary_data_size", len(d.binary))
 	}
 	for _, o := range read.Outputs {
-		if wanted, said := o.Parameters.flag(binaryData); said {
+		parameters, err := d.parameters(o.Parameters)
+		if err != nil {
+			return nil, within("output", o.Name, err)
+		}
+		if wanted, said := parameters.flag(binaryData); said {
 			out.binaryOutputs[string(o.Name)] = wanted
 		}
-		out.Outputs = append(out.Outputs, Output{string(o.Name), o.Parameters.without(binaryData)})
+		out.Outputs = append(out.Outputs, Output{string(o.Name), parameters.without(binaryData)})
 	}
 	return out, nil
+}
+
+// within says of which tensor somebody complains; what is not the client's to mend stays as it is.
+func within(what string, name word, err error) error {
+	if known(err) && openinference.KindOf(err) != openinference.Invalid {
+		return err
+	}
+	return openinference.Invalidf("%s %q: %v", what, string(name), err)
 }
 
 // known tells whether an error is in words for the client already.
 func known(err error) bool { return openinference.KindOf(err) != openinference.Internal }
 
-// tensor takes the values from the JSON, or from the front of the binary data, and returns what is left of that.
-func (in *inferInput) tensor(binary []byte, grow Grower) (*tensor.Tensor, []byte, error) {
+// perParameter is what a parameter takes in memory besides its text.
+const perParameter = 160
+
+// parameters are few in all sets of a request together: an empty one takes five bytes in JSON.
+func (d *decoder) parameters(text Part) (Parameters, error) {
+	if text == nil {
+		return nil, nil
+	}
+	count := 0
+	err := Items(text, func([]byte) error {
+		if count++; count > d.left {
+			return tooLarge("the request has more than %d parameters", mostItems)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	d.left -= count
+	if err := d.grow(int64(count*perParameter + 2*len(text))); err != nil {
+		return nil, err
+	}
+	var out Parameters
+	if err := json.Unmarshal(text, &out); err != nil && known(err) {
+		return nil, err
+	} else if err != nil {
+		return nil, openinference.Invalidf("parameters must be an object")
+	}
+	return out, nil
+}
+
+// input takes the values from the JSON, or from the front of the binary data.
+func (d *decoder) input(in *inferInput) (Input, error) {
 	kind := tensor.Type(in.Datatype)
 	if !kind.Known() {
-		return nil, nil, openinference.Invalidf("datatype %q is unknown; FP32 is an example of one", in.Datatype)
+		return Input{}, openinference.Invalidf("datatype %q is unknown; FP32 is an example of one", string(in.Datatype))
 	}
 	if in.Shape == nil {
-		return nil, nil, openinference.Invalidf("shape is missing")
+		return Input{}, openinference.Invalidf("shape is missing")
 	}
 	count, err := tensor.Count(in.Shape)
 	if err != nil {
-		return nil, nil, err
+		return Input{}, err
 	}
-	t, rest, err := in.values(kind, binary, grow)
+	parameters, err := d.parameters(in.Parameters)
 	if err != nil {
-		return nil, nil, err
+		return Input{}, err
+	}
+	t, err := d.values(kind, in, parameters)
+	if err != nil {
+		return Input{}, err
 	}
 	t.Name, t.Shape = string(in.Name), in.Shape
 	if n := t.Len(); n != count {
-		return nil, nil, openinference.Invalidf("there are %d values, shape %v needs %d", n, in.Shape, count)
+		return Input{}, openinference.Invalidf("there are %d values, shape %v needs %d", n, in.Shape, count)
 	}
-	return t, rest, nil
+	return Input{t, parameters.without(binaryDataSize)}, nil
 }
 
-func (in *inferInput) values(kind tensor.Type, binary []byte, grow Grower) (*tensor.Tensor, []byte, error) {
-	if size, there := in.Parameters.size(binaryDataSize); there {
-		return in.fromBinary(kind, binary, size, grow)
+func (d *decoder) values(kind tensor.Type, in *inferInput, parameters Parameters) (*tensor.Tensor, error) {
+	if size, there := parameters.size(binaryDataSize); there {
+		if in.Data != nil {
+			return nil, openinference.Invalidf("there are both data and binary_data_size; send one of them")
+		}
+		if size < 0 || size > int64(len(d.binary)) {
+			return nil, openinference.Invalidf("binary_data_size is %v, %d bytes of binary data are left in the body", parameters[binaryDataSize], len(d.binary))
+		}
+		return d.fromBinary(kind, size)
 	}
 	if in.Data == nil {
-		return nil, nil, openinference.Invalidf("data is missing")
+		return nil, openinference.Invalidf("data is missing")
 	}
-	if err := grow(tensor.TextCost(kind, in.Data)); err != nil {
-		return nil, nil, err
+	if err := d.grow(tensor.TextCost(kind, in.Data)); err != nil {
+		return nil, err
 	}
 	t, err := tensor.Parse(kind, in.Data)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	// The lists may be flat or nested like the shape.
 	if len(t.Shape) > 1 && !slices.Equal(t.Shape, in.Shape) {
-		return nil, nil, openinference.Invalidf("data is nested like %v, shape is %v", t.Shape, in.Shape)
+		return nil, openinference.Invalidf("data is nested like %v, shape is %v", t.Shape, in.Shape)
 	}
-	if kind == tensor.Bytes && in.Parameters.base64() {
+	if kind == tensor.Bytes && parameters.base64() {
 		err = plain(t.Strings)
 	}
-	return t, binary, err
+	return t, err
 }
 
 // plain turns base64 into what it stands for.
@@ -190,19 +252,15 @@ func plain(texts []string) error {
 	return nil
 }
 
-func (in *inferInput) fromBinary(kind tensor.Type, binary []byte, size int64, grow Grower) (*tensor.Tensor, []byte, error) {
-	if in.Data != nil {
-		return nil, nil, openinference.Invalidf("there are both data and binary_data_size; send one of them")
-	}
-	if size < 0 || size > int64(len(binary)) {
-		return nil, nil, openinference.Invalidf("binary_data_size is %v, %d bytes of binary data are left in the body", in.Parameters[binaryDataSize], len(binary))
-	}
+func (d *decoder) fromBinary(kind tensor.Type, size int64) (*tensor.Tensor, error) {
+	raw := d.binary[:size:size]
 	t := &tensor.Tensor{Type: kind}
-	if err := grow(tensor.RawCost(kind, binary[:size])); err != nil {
-		return nil, nil, err
+	if err := d.grow(tensor.RawCost(kind, raw)); err != nil {
+		return nil, err
 	}
-	if err := t.SetRaw(binary[:size:size]); err != nil {
-		return nil, nil, err
+	if err := t.SetRaw(raw); err != nil {
+		return nil, err
 	}
-	return t, binary[size:], nil
+	d.binary = d.binary[size:]
+	return t, nil
 }

@@ -30,7 +30,7 @@ func (r *Response) Size() int64 {
 
 // Encode writes the outputs as JSON, or behind it in binary as far as the request wants that.
 func (r *Response) Encode(binary func(output string) bool) (text []byte, raws [][]byte) {
-	text = tensor.AppendString(append(text, `{"model_name":`...), r.ModelName)
+	text = tensor.AppendString(append(make([]byte, 0, r.Size()), `{"model_name":`...), r.ModelName)
 	if r.ModelVersion != "" {
 		text = tensor.AppendString(append(text, `,"model_version":`...), r.ModelVersion)
 	}

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"strings"
 
+	v2 "github.com/modelplane/modelplane/internal/openinference/body"
 	"github.com/modelplane/modelplane/internal/openinference/tensor"
 	"github.com/modelplane/modelplane/runtimes/onnx/internal/inference"
 )
@@ -111,7 +112,7 @@ func byName(rows []byte, key string, specs []tensor.Spec, grow grower) ([]*tenso
 	}
 	lists := make([][]byte, len(specs))
 	count := 0
-	err := items(rows, func(row []byte) error {
+	err := v2.Items(rows, func(row []byte) error {
 		if err := addRow(lists, row, count, key, specs); err != nil {
 			return err
 		}
@@ -133,7 +134,7 @@ func byName(rows []byte, key string, specs []tensor.Spec, grow grower) ([]*tenso
 // addRow adds the values of one row to the lists.
 func addRow(lists [][]byte, row []byte, at int, key string, specs []tensor.Spec) error {
 	members := 0
-	if err := items(row, func([]byte) error { members++; return nil }); err != nil {
+	if err := v2.Items(row, func([]byte) error { members++; return nil }); err != nil {
 		return err
 	}
 	if members > len(specs) && row[0] == '{' {
