@@ -248,7 +248,7 @@ func TestManyGoroutines(t *testing.T) {
 	for _, e := range left {
 		sum += e.Weight
 	}
-	for _, list := range append(out, left) {
+	for _, list := range slices.Concat(out, [][]Entry[int, int]{left}) {
 		for _, e := range list {
 			if seen[e.Value] {
 				t.Fatalf("value %d is there twice", e.Value)

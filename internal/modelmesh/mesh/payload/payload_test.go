@@ -58,35 +58,36 @@ func (d *drops) add(reason string) {
 }
 
 func TestBody(t *testing.T) {
-	for _, secure := range []bool{false, true} {
-		var got receiver
-		server := httptest.NewUnstartedServer(&got)
-		if secure {
-			server.StartTLS()
-		} else {
-			server.Start()
-		}
-		defer server.Close()
-		p, err := New([]string{server.URL + "/take?my-model#" + infer}, Options{Client: server.Client(), Threads: 1})
-		if err != nil {
-			t.Fatal(err)
-		}
-		p.Request(Payload{ID: "1", ModelID: "m-1", VModelID: "my-model", Method: infer, Data: []byte{0, 1, 255},
-			Metadata: map[string]string{"user": "u"}})
-		p.Response(Payload{ID: "1", ModelID: "my-model", Method: "/" + infer, Status: "OK"})
-		p.Request(Payload{ID: "2", ModelID: "another", Method: infer})
-		p.Request(Payload{ID: "3", ModelID: "my-model", Method: "other.Service/Call"})
-		p.Close(t.Context())
-		want := []map[string]any{
-			{"id": "1", "modelid": "m-1", "vModelId": "my-model", "data": "AAH/", "kind": "request", "metadata": map[string]any{"user": "u"}},
-			{"id": "1", "modelid": "my-model", "data": nil, "kind": "response", "status": "OK"},
-		}
-		if diff := cmp.Diff(want, got.bodies); diff != "" {
-			t.Errorf("posted (-want +got):\n%s", diff)
-		}
-		if diff := cmp.Diff([]string{"/take", "/take"}, got.paths); diff != "" {
-			t.Errorf("the filters were sent along:\n%s", diff)
-		}
+	for name, start := range map[string]func(*httptest.Server){"http": (*httptest.Server).Start, "https": (*httptest.Server).StartTLS} {
+		t.Run(name, func(t *testing.T) { checkBody(t, start) })
+	}
+}
+
+func checkBody(t *testing.T, start func(*httptest.Server)) {
+	t.Helper()
+	var got receiver
+	server := httptest.NewUnstartedServer(&got)
+	start(server)
+	defer server.Close()
+	p, err := New([]string{server.URL + "/take?my-model#" + infer}, Options{Client: server.Client(), Threads: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Request(Payload{ID: "1", ModelID: "m-1", VModelID: "my-model", Method: infer, Data: []byte{0, 1, 255},
+		Metadata: map[string]string{"user": "u"}})
+	p.Response(Payload{ID: "1", ModelID: "my-model", Method: "/" + infer, Status: "OK"})
+	p.Request(Payload{ID: "2", ModelID: "another", Method: infer})
+	p.Request(Payload{ID: "3", ModelID: "my-model", Method: "other.Service/Call"})
+	p.Close(t.Context())
+	want := []map[string]any{
+		{"id": "1", "modelid": "m-1", "vModelId": "my-model", "data": "AAH/", "kind": "request", "metadata": map[string]any{"user": "u"}},
+		{"id": "1", "modelid": "my-model", "data": nil, "kind": "response", "status": "OK"},
+	}
+	if diff := cmp.Diff(want, got.bodies); diff != "" {
+		t.Errorf("posted (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{"/take", "/take"}, got.paths); diff != "" {
+		t.Errorf("the filters were sent along:\n%s", diff)
 	}
 }
 

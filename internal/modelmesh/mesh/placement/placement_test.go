@@ -290,7 +290,7 @@ func TestBusy(t *testing.T) {
 
 func TestStaysHere(t *testing.T) {
 	instances := []*Instance{roomy("a"), with(roomy("self"), func(i *Instance) { i.RPM = 10000 })}
-	last := func(n int) int { return 0 }
+	last := func(int) int { return 0 }
 	if i, _ := view.Choose(instances, Constraints{}, Wish{Self: "self", Balanced: true, LastUsed: now}, last); i.ID != "self" {
 		t.Errorf("callers are spread and it went to %s", i.ID)
 	}
@@ -340,7 +340,7 @@ func TestUpgrades(t *testing.T) {
 	}
 	// The first pod of the new set goes; the set is no younger for it, so the time of replacing ends when it would have.
 	without := []*Instance{old, later, other}
-	soon := int64(now + (11 * time.Minute).Milliseconds())
+	soon := now + (11 * time.Minute).Milliseconds()
 	if got := u.Replaced(without, soon); len(got) != 0 {
 		t.Errorf("21 minutes after the new set began, %v still count as being replaced", got)
 	}
