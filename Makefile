@@ -185,6 +185,8 @@ bench: ## Run the benchmarks and check their figures against the expected ranges
 	@echo "==> model registry"
 	@$(GO) run ./bench/registry
 	@$(GO) run ./bench/registry -upstream -n 5000 -out dist/bench/registry-upstream.json
+	@echo "==> mesh of multi-model runtimes"
+	@$(GO) run ./bench/modelmesh
 	@echo "==> ONNX server"
 	@cd runtimes/onnx && CGO_ENABLED=1 $(GO) run ./bench
 

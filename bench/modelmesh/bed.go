@@ -18,14 +18,15 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/modelplane/modelplane/internal/testkit"
-	"github.com/modelplane/modelplane/internal/testkit/checkout"
 	"github.com/modelplane/modelplane/internal/testkit/etcd"
 )
 
 // bed is a mesh of our own: a real etcd, and processes of the mesh with a runtime beside each.
 type bed struct {
-	etcd  *etcd.Server
-	nodes []*node
+	etcd       *etcd.Server
+	options    bedOptions
+	connection string // file that says where etcd is
+	nodes      []*node
 }
 
 // node is what a pod would be.
@@ -36,34 +37,28 @@ type node struct {
 	calls, direct *grpc.ClientConn
 }
 
-// Every model weighs the same, and a runtime holds as many of them as this.
+// Every model weighs the same.
 const (
 	modelBytes = 1 << 20
-	capacity   = 1024
 	loadTime   = 5 * time.Millisecond
 )
 
-// build makes the binary of pods as it is in the image.
-func build(t testing.TB) string {
-	t.Helper()
-	root, err := checkout.Dir()
-	if err != nil {
-		t.Fatal(err)
-	}
-	binary := filepath.Join(t.TempDir(), "modelplane-pod")
-	command := exec.CommandContext(t.Context(), "go", "-C", root, "build", "-trimpath", "-ldflags=-s -w", "-o", binary, "./cmd/modelplane-pod")
-	command.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := command.CombinedOutput(); err != nil {
-		t.Fatalf("build the mesh: %v\n%s", err, out)
-	}
-	return binary
+// bedOptions are how a mesh is to be.
+type bedOptions struct {
+	processes int
+	// service is the name of the mesh, root where its keys begin in etcd, and models how many a runtime holds.
+	service, root string
+	models        int
 }
 
 // newBed starts everything; self is this program, which is also the runtime.
-func newBed(t testing.TB, self, binary string, processes int) *bed {
+func newBed(t testing.TB, self, binary string, o bedOptions) *bed {
 	t.Helper()
-	b := &bed{etcd: etcd.Start(t)}
-	for n := range processes {
+	b := &bed{etcd: etcd.Start(t), options: o, connection: filepath.Join(t.TempDir(), "etcd_connection")}
+	if err := os.WriteFile(b.connection, b.etcd.Secret(o.root)["etcd_connection"], 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for n := range o.processes {
 		b.nodes = append(b.nodes, b.start(t, self, binary, n))
 	}
 	for _, n := range b.nodes {
@@ -79,14 +74,14 @@ func (b *bed) start(t testing.TB, self, binary string, number int) *node {
 	runtime, calls := port(), port()
 
 	beside := exec.Command(self)
-	beside.Env = append(os.Environ(), runtimeVariable+"=127.0.0.1:"+runtime)
+	beside.Env = append(os.Environ(), fmt.Sprintf("%s=%d@127.0.0.1:%s", runtimeVariable, b.options.models, runtime))
 	if _, err := beside.StdinPipe(); err != nil { // it ends when this closes
 		t.Fatal(err)
 	}
 	n.runtime = testkit.RunProgram(t, fmt.Sprint("runtime-", number), beside)
 
 	mesh := exec.Command(binary, "mesh", "--log-level=warn")
-	mesh.Env = append(os.Environ(), "MM_SERVICE_NAME=bench", "MM_KVSTORE_PREFIX=mm", "KV_STORE=etcd:"+b.etcd.Endpoint,
+	mesh.Env = append(os.Environ(), "MM_SERVICE_NAME="+b.options.service, "MM_KVSTORE_PREFIX=mm", "KV_STORE=etcd:"+b.connection,
 		"WKUBE_POD_NAME=bench-"+n.id, "WKUBE_POD_IPADDR=127.0.0.1", "MM_LOCATION=127.0.0.1", "MM_METRICS=disabled",
 		"MM_SVC_GRPC_PORT="+calls, "MM_PEER_PORT="+port(), "MM_PROBE_PORT="+n.probes, "MM_PRESTOP_WAIT_PORT="+port(), "INTERNAL_GRPC_PORT="+runtime)
 	n.mesh = testkit.RunProgram(t, fmt.Sprint("mesh-", number), mesh)

@@ -12,6 +12,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"strings"
@@ -19,13 +20,20 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/modelplane/modelplane/internal/testkit/checkout"
 	"github.com/modelplane/modelplane/internal/testkit/terminal"
 )
 
 // runtimeVariable makes this program a runtime at an address, so that processes of the mesh have one each.
 const runtimeVariable = "MODELPLANE_BENCH_RUNTIME"
 
-func main() { os.Exit(command()) }
+func main() {
+	ctrl.SetLogger(logr.Discard()) // what matters is in the figures
+	os.Exit(command())
+}
 
 // foreign is a mesh that is already there.
 type foreign struct {
@@ -34,12 +42,13 @@ type foreign struct {
 }
 
 func command() int {
-	if address := os.Getenv(runtimeVariable); address != "" {
-		return complain(runtimeProcess(address, newEcho(capacity*modelBytes, modelBytes, loadTime)))
+	if what := os.Getenv(runtimeVariable); what != "" {
+		return complain(runtimeProcess(what))
 	}
 	var o options
 	var f foreign
 	flag.IntVar(&o.models, "n", 100_000, "models")
+	flag.IntVar(&o.predictors, "predictors", 0, "measure the control plane with so many Predictors instead, on a real API server and our mesh")
 	flag.IntVar(&o.processes, "processes", 4, "processes of our mesh, at least 2")
 	flag.IntVar(&o.hot, "hot", 400, "models that are loaded and called")
 	flag.IntVar(&o.clients, "clients", 8, "clients that call at the same time")
@@ -53,8 +62,8 @@ func command() int {
 	flag.Float64Var(&f.rate, "rate", 0, "with -address: calls per second of all clients; 0: as many as get an answer")
 	out := flag.String("out", "dist/bench/modelmesh.json", "file for the figures")
 	flag.Parse()
-	if o.models < 1 || o.processes < 2 || o.hot < 1 || o.hot > capacity || o.clients < 1 || o.payload < 0 || o.payload > mostMessage/2 || flag.NArg() > 0 {
-		fmt.Fprintf(os.Stderr, "modelmesh: -n, -hot (at most %d) and -clients must be at least 1, -processes at least 2, and nothing may follow the flags\n", capacity)
+	if o.models < 1 || o.processes < 2 || o.hot < 1 || o.hot > mostHot || o.predictors < 0 || o.clients < 1 || o.payload < 0 || o.payload > mostMessage/2 || flag.NArg() > 0 {
+		fmt.Fprintf(os.Stderr, "modelmesh: -n, -hot (at most %d) and -clients must be at least 1, -processes at least 2, and nothing may follow the flags\n", mostHot)
 		return 2
 	}
 	begin := time.Now()
@@ -75,16 +84,27 @@ func complain(err error) int {
 	return 1
 }
 
-// ours measures our mesh and compares the figures with the promises.
+// result is what a measurement comes to.
+type result interface {
+	show(w io.Writer)
+	broken() []string
+}
+
+// ours measures our mesh, or our control plane, and compares the figures with the promises.
 func (o options) ours(out string) int {
 	self, err := os.Executable()
 	if err != nil {
 		return complain(err)
 	}
-	var r *report
+	var r result
 	if !terminal.Run("modelmesh", func(t testing.TB) {
 		o.say("building")
-		r = o.measure(t, self, build(t))
+		pod := checkout.Program(t, "modelplane-pod")
+		if o.predictors == 0 {
+			r = o.measure(t, self, pod)
+			return
+		}
+		r = o.measurePredictors(t, self, pod, checkout.Program(t, "modelplane"))
 	}) {
 		return 1
 	}

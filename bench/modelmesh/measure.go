@@ -19,9 +19,14 @@ import (
 // options are what to measure of our own mesh.
 type options struct {
 	models, processes, hot, clients, payload int
-	each, idle                               time.Duration
-	say                                      func(format string, args ...any)
+	// predictors, if there are to be any: then the control plane is measured and not the mesh.
+	predictors int
+	each, idle time.Duration
+	say        func(format string, args ...any)
 }
+
+// mostHot is how many models one runtime holds: as many as are ever loaded, since one may be all that is left.
+const mostHot = 1024
 
 // modelType is any: without constraints every runtime takes every type.
 const modelType = "echo"
@@ -29,7 +34,7 @@ const modelType = "echo"
 // measure goes through the phases of the README.
 func (o options) measure(t testing.TB, self, binary string) *report {
 	o.say("starting %d processes", o.processes)
-	b := newBed(t, self, binary, o.processes)
+	b := newBed(t, self, binary, bedOptions{processes: o.processes, service: "bench", root: "bench", models: mostHot})
 	r := &report{Models: o.models, Processes: o.processes}
 	models := names("bench-", o.models)
 

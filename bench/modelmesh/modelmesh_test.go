@@ -14,14 +14,35 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/modelplane/modelplane/internal/modelmesh/wire"
+	"github.com/modelplane/modelplane/internal/testkit"
+	"github.com/modelplane/modelplane/internal/testkit/checkout"
 )
 
 // TestMain lets the test's program be a runtime, too.
 func TestMain(m *testing.M) {
-	if address := os.Getenv(runtimeVariable); address != "" {
-		os.Exit(complain(runtimeProcess(address, newEcho(capacity*modelBytes, modelBytes, loadTime))))
+	if what := os.Getenv(runtimeVariable); what != "" {
+		os.Exit(complain(runtimeProcess(what)))
 	}
-	os.Exit(m.Run())
+	testkit.Main(m)
+}
+
+// TestCounts goes through all phases with few models, and checks what does not depend on the machine.
+func TestCounts(t *testing.T) {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := options{models: 300, processes: 3, hot: 60, clients: 2, payload: 100, each: 200 * time.Millisecond, idle: 2 * time.Second, say: t.Logf}
+	r := o.measure(t, self, checkout.Program(t, "modelplane-pod"))
+	for _, broken := range r.counts() {
+		t.Error(broken)
+	}
+	if r.Beside.Mesh.Requests < 10 || r.Forwarded.Mesh.Requests < 10 || r.Loss.Others.Requests < 10 {
+		t.Errorf("hardly anything was called: %+v", r)
+	}
+	if len(r.IdleMiB) != 3 || len(r.PeakMiB) != 2 || r.PeakMiB[0] < 1 {
+		t.Errorf("memory was not seen: %v %v", r.IdleMiB, r.PeakMiB)
+	}
 }
 
 // TestRuntime: the figures are worth something only if the runtime refuses what a runtime refuses.

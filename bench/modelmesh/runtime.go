@@ -8,6 +8,8 @@ import (
 	"io"
 	"net"
 	"os"
+	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -121,8 +123,15 @@ func (e *echo) serve(ctx context.Context, listener net.Listener) error {
 	return server.Serve(listener)
 }
 
-// runtimeProcess is the program when it is a runtime, until its standard input closes: with the process that started it.
-func runtimeProcess(address string, e *echo) error {
+// runtimeProcess is the program when it is a runtime for so many models at an address, as in 1024@127.0.0.1:8085, until its
+// standard input closes: with the process that started it.
+func runtimeProcess(what string) error {
+	models, address, _ := strings.Cut(what, "@")
+	n, err := strconv.ParseUint(models, 10, 32)
+	if err != nil {
+		return fmt.Errorf("%s is %q: %w", runtimeVariable, what, err)
+	}
+	e := newEcho(n*modelBytes, modelBytes, loadTime)
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	go func() {
