@@ -16,6 +16,7 @@ import (
 
 	"github.com/modelplane/modelplane/cmd/modelplane/commands"
 	"github.com/modelplane/modelplane/internal/fetch/initializer"
+	"github.com/modelplane/modelplane/internal/modelmesh/mesh"
 	"github.com/modelplane/modelplane/internal/modelmesh/puller"
 	"github.com/modelplane/modelplane/internal/modelmesh/rest"
 	"github.com/modelplane/modelplane/internal/process/command"
@@ -63,7 +64,7 @@ func TestLinks(t *testing.T) {
 // programs are those that pages tell people to type.
 func programs() map[string]*cobra.Command {
 	pod := &cobra.Command{Use: "modelplane-pod"}
-	pod.AddCommand(initializer.New(), puller.NewCommand(), rest.NewCommand(), command.NewVersion())
+	pod.AddCommand(initializer.New(), mesh.NewCommand(), mesh.NewStopCommand(), puller.NewCommand(), rest.NewCommand(), command.NewVersion())
 	return map[string]*cobra.Command{"modelplane": commands.New(), "modelplane-pod": pod}
 }
 
