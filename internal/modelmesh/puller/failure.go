@@ -47,6 +47,18 @@ func codeOf(err error) codes.Code {
 	return codes.FailedPrecondition
 }
 
+// unconnected is how gRPC begins when it has no connection.
+const unconnected = "connection error: desc = "
+
+// ofRuntime is the runtime's own status, in words where it could not be asked.
+func ofRuntime(err error) error {
+	s := status.Convert(err)
+	if cause, ok := strings.CutPrefix(s.Message(), unconnected); ok && s.Code() == codes.Unavailable {
+		return status.Error(codes.Unavailable, "The model runtime cannot be reached: "+strings.Trim(cause, `"`)+".")
+	}
+	return err
+}
+
 // sentence begins with a capital and ends with a full stop, as those of package fetch do.
 func sentence(err error) string {
 	text := strings.TrimRight(err.Error(), ".")

@@ -70,7 +70,7 @@ func (p *Puller) LoadModel(ctx context.Context, request *wire.LoadModelRequest) 
 	response, err := p.runtime.LoadModel(ctx, forward)
 	if err != nil {
 		p.undo(ctx, request.GetModelId(), name)
-		return nil, err
+		return nil, ofRuntime(err)
 	}
 	return response, nil
 }
@@ -145,7 +145,7 @@ func (p *Puller) UnloadModel(ctx context.Context, request *wire.UnloadModelReque
 	}
 	defer done()
 	if _, err := p.runtime.UnloadModel(ctx, request); err != nil && !absent(err) {
-		return nil, err
+		return nil, ofRuntime(err)
 	}
 	if err := p.files.remove(name); err != nil {
 		return nil, status.Error(codes.Internal, sentence(err))
@@ -166,8 +166,11 @@ func (p *Puller) ModelSize(ctx context.Context, request *wire.ModelSizeRequest) 
 // RuntimeStatus is the runtime's. Before it is READY, models of an earlier mesh are unloaded and their files removed.
 func (p *Puller) RuntimeStatus(ctx context.Context, request *wire.RuntimeStatusRequest) (*wire.RuntimeStatusResponse, error) {
 	response, err := p.runtime.RuntimeStatus(ctx, request)
-	if err != nil || response.GetStatus() != wire.RuntimeStatusResponse_READY {
-		return response, err
+	if err != nil {
+		return nil, ofRuntime(err)
+	}
+	if response.GetStatus() != wire.RuntimeStatusResponse_READY {
+		return response, nil
 	}
 	names, err := p.files.list()
 	if err != nil {

@@ -401,6 +401,22 @@ func TestGivenUp(t *testing.T) {
 	}
 }
 
+// TestNobodyThere: without a runtime the puller says so, and the mesh knows that it is the runtime that is gone.
+func TestNobodyThere(t *testing.T) {
+	s := claimScene(t)
+	nobody := New(s.Settings, wire.NewModelRuntimeClient(dial(t, "127.0.0.1:1")), fetch.Options{}, slog.New(slog.DiscardHandler))
+	_, loading := nobody.LoadModel(t.Context(), &wire.LoadModelRequest{ModelId: "m", ModelPath: "iris", ModelKey: claimKey})
+	_, asking := nobody.RuntimeStatus(t.Context(), &wire.RuntimeStatusRequest{})
+	for _, err := range []error{loading, asking} {
+		if got := status.Convert(err); got.Code() != codes.Unavailable || !strings.HasPrefix(got.Message(), "The model runtime cannot be reached: ") {
+			t.Error(err)
+		}
+	}
+	if left := s.left(t); len(left) > 0 {
+		t.Errorf("left %v", left)
+	}
+}
+
 // TestTurns: what waits for a model is forgotten when it is done.
 func TestTurns(t *testing.T) {
 	var all turns

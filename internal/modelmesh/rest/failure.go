@@ -8,6 +8,7 @@ import (
 	"errors"
 	"net/http"
 	"strconv"
+	"strings"
 	"unicode/utf8"
 
 	"google.golang.org/grpc/codes"
@@ -66,6 +67,9 @@ type problem struct {
 // longestText bounds what is said of an error.
 const longestText = 4 << 10
 
+// unconnected is how gRPC begins when it has no connection.
+const unconnected = "connection error: desc = "
+
 // explain turns an error into a status of HTTP and a body.
 func explain(err error) (int, problem) {
 	if own, ok := errors.AsType[*openinference.Error](err); ok {
@@ -77,6 +81,9 @@ func explain(err error) (int, problem) {
 	}
 	s := status.Convert(err)
 	text := s.Message()
+	if cause, ok := strings.CutPrefix(text, unconnected); ok && s.Code() == codes.Unavailable {
+		text = "the mesh in this pod cannot be reached, try again: " + strings.Trim(cause, `"`)
+	}
 	if text == "" {
 		text = "the mesh answers with " + s.Code().String()
 	}
