@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-//go:embed modelplane/values.yaml modelplane/files/config.yaml modelplane/files/runtimes/*.yaml modelplane/files/storagecontainers/*.yaml
+//go:embed modelplane/values.yaml modelplane/files/config.yaml modelplane/files/runtimes/*.yaml modelplane/files/meshruntimes/*.yaml modelplane/files/storagecontainers/*.yaml
 var shipped embed.FS
 
 // Shipped are the runtimes and storage containers of a release that says nothing of them.

@@ -20,6 +20,7 @@ import (
 
 const (
 	serverImage   = "modelplane-onnx"
+	meshRuntime   = "modelplane-onnx-mesh" // has the same image
 	exampleModels = "examples/onnx"
 	exampleInput  = exampleModels + "/iris/request-v1.json"
 	// quickstart holds manifests that run with what is brought here; the first of them is applied.

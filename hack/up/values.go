@@ -29,7 +29,7 @@ func cutTag(reference string) (repository, tag string, found bool) {
 // localValues also make room: what a model server asks for by default would fill a small machine with one model.
 func localValues(manager, pod, server, etcd string) map[string]any {
 	values := imageValues(manager, pod)
-	values["runtimes"] = map[string]any{"servers": map[string]any{serverImage: imageValues(server, "")}}
+	values["runtimes"] = map[string]any{"servers": map[string]any{serverImage: imageValues(server, ""), meshRuntime: imageValues(server, "")}}
 	own := imageValues(etcd, "")
 	own["enabled"] = true
 	own["resources"] = map[string]any{"requests": map[string]any{"cpu": "10m", "memory": "32Mi"}}

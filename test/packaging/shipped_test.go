@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
@@ -210,20 +211,20 @@ func TestShippedValues(t *testing.T) {
 		download     string
 		command      string
 	}{{
-		name: "default", values: "{}", count: 15, download: "modelplane-pod:v" + appVersion(t), command: pod,
+		name: "default", values: "{}", count: 16, download: "modelplane-pod:v" + appVersion(t), command: pod,
 		images: map[string]string{
 			"kserve-sklearnserver": "kserve/sklearnserver:v0.20.0", "kserve-tritonserver": "nvcr.io/nvidia/tritonserver:25.02-py3",
 			"kserve-huggingfaceserver-multinode": "kserve/huggingfaceserver:v0.20.0-gpu", "kserve-openvino": "",
-			"modelplane-onnx": "modelplane-onnx:v" + appVersion(t),
+			"modelplane-onnx": "modelplane-onnx:v" + appVersion(t), "modelplane-onnx-mesh": "modelplane-onnx:v" + appVersion(t), "triton-2.x": "",
 		},
 	}, {
-		name: "a registry", values: "{runtimes: {registry: registry.example/mirror/}}", count: 15, download: "modelplane-pod:v" + appVersion(t), command: pod,
+		name: "a registry", values: "{runtimes: {registry: registry.example/mirror/}}", count: 16, download: "modelplane-pod:v" + appVersion(t), command: pod,
 		images: map[string]string{
 			"kserve-sklearnserver": "registry.example/mirror/kserve/sklearnserver:v0.20.0",
 			"kserve-tritonserver":  "registry.example/mirror/nvidia/tritonserver:25.02-py3",
 		},
 	}, {
-		name: "single ones", count: 15, download: "own:1",
+		name: "single ones", count: 16, download: "own:1",
 		values: `{runtimes: {registry: r.example, servers: {kserve-openvino: {enabled: true}, kserve-vllmserver: {enabled: false}, kserve-xgbserver: {image: {tag: "2"}},
 			kserve-lgbserver: {image: {repository: "own.example:5000/lgb"}}, kserve-pmmlserver: {image: {digest: "` + digest + `"}},
 			kserve-huggingfaceserver-multinode: {image: {tag: "2"}}}},
@@ -234,20 +235,27 @@ func TestShippedValues(t *testing.T) {
 			"kserve-huggingfaceserver-multinode": "r.example/kserve/huggingfaceserver:2",
 		},
 	}, {
+		name: "no mesh", values: "{enable: [serving]}", count: 15, download: "modelplane-pod:v" + appVersion(t), command: pod,
+		images: map[string]string{"modelplane-onnx-mesh": ""},
+	}, {
+		name: "all of the mesh", count: 20, download: "modelplane-pod:v" + appVersion(t), command: pod,
+		values: "{runtimes: {registry: r.example, servers: {mlserver-1.x: {enabled: true}, ovms-1.x: {enabled: true}, torchserve-0.x: {enabled: true}, triton-2.x: {enabled: true}}}}",
+		images: map[string]string{"modelplane-onnx-mesh": "r.example/modelplane-onnx:v" + appVersion(t), "mlserver-1.x": "r.example/seldonio/mlserver:1.3.2"},
+	}, {
 		name: "no runtimes", values: "{runtimes: {enabled: false}}", count: 0, download: "modelplane-pod:v" + appVersion(t), command: pod,
 	}, {
-		name: "the manager's image by name", count: 15, download: "m:1", command: "/modelplane storage-initializer",
+		name: "the manager's image by name", count: 16, download: "m:1", command: "/modelplane storage-initializer",
 		values: `{image: {repository: m, tag: "1"}, serving: {config: {storageInitializer: {image: "m:1"}}}}`,
 	}, {
-		name: "beside the manager's", count: 15, download: "r.example/m-pod:1", command: pod, values: `{image: {repository: r.example/m, tag: "1"}}`,
+		name: "beside the manager's", count: 16, download: "r.example/m-pod:1", command: pod, values: `{image: {repository: r.example/m, tag: "1"}}`,
 	}, {
-		name: "its own image", count: 15, download: "own/pod@" + digest, command: pod,
+		name: "its own image", count: 16, download: "own/pod@" + digest, command: pod,
 		values: `{image: {repository: m, tag: "1"}, podImage: {repository: own/pod, digest: "` + digest + `"}}`,
 	}, {
-		name: "its own tag", count: 15, download: "modelplane-pod:2", command: pod,
+		name: "its own tag", count: 16, download: "modelplane-pod:2", command: pod,
 		values: `{image: {digest: "` + digest + `"}, podImage: {tag: "2"}}`,
 	}, {
-		name: "no storage container", values: "{storageContainers: {enabled: false}}", count: 15,
+		name: "no storage container", values: "{storageContainers: {enabled: false}}", count: 16,
 	}} {
 		t.Run(test.name, func(t *testing.T) {
 			got, containers := bring(t, valuesOf(t, test.values))
@@ -328,6 +336,9 @@ func TestShippedRuntimesUnderRestrictedLevel(t *testing.T) {
 		var rt v1alpha1.ClusterServingRuntime
 		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(item.Object, &rt); err != nil {
 			t.Fatal(err)
+		}
+		if ptr.Deref(rt.Spec.MultiModel, false) {
+			continue // its pods are the mesh's
 		}
 		rt.Spec.Disabled = nil // one that somebody enables must pass as well
 		tryPods(t, cluster, namespace, rt)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command modelplane-onnx serves one ONNX model over the open inference protocol (REST and gRPC) and the v1 predict
-// protocol.
+// Command modelplane-onnx serves one ONNX model, or many that a mesh loads and unloads, over the open inference protocol
+// (REST and gRPC) and the v1 predict protocol.
 package main
 
 import (
@@ -30,7 +30,7 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	err = serve.Run(ctx, options, func(at serve.Addresses) {
 		//nolint:gocritic // an address is nil when nobody listens there
-		slog.Info("serving", "model", options.ModelName, "http", fmt.Sprint(at.HTTP), "grpc", fmt.Sprint(at.GRPC))
+		slog.Info("serving", "model", options.ModelName, "many", options.MultiModel, "http", fmt.Sprint(at.HTTP), "grpc", fmt.Sprint(at.GRPC), "management", fmt.Sprint(at.Management))
 	})
 	stop()
 	if err != nil {
