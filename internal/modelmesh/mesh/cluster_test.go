@@ -271,7 +271,7 @@ type pod struct {
 var services atomic.Int32
 
 // newCluster uses the etcd that tests share; with own, one for itself.
-func newCluster(t *testing.T, own bool, env ...string) *cluster {
+func newCluster(t testing.TB, own bool, env ...string) *cluster {
 	t.Helper()
 	c := &cluster{t: t, service: fmt.Sprintf("mesh%d", services.Add(1)), env: env}
 	if own {

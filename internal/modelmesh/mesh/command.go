@@ -33,11 +33,11 @@ func NewCommand() *cobra.Command {
 		Long: "Loads models into the runtime beside it when they are called, makes room for them, and sends calls to the instance that has a model. " +
 			"All settings come from the environment: MM_SERVICE_NAME, KV_STORE and the other variables that pods of multi-model runtimes have.",
 		Args: cobra.NoArgs,
-		PreRunE: func(c *cobra.Command, _ []string) (err error) {
-			if err = command.FromEnv(c.Flags(), os.LookupEnv); err != nil {
-				return err
+		PreRunE: func(c *cobra.Command, _ []string) error {
+			err := command.FromEnv(c.Flags(), os.LookupEnv)
+			if err == nil {
+				set, err = FromEnvironment(os.Getenv)
 			}
-			set, err = FromEnvironment(os.Getenv)
 			return err
 		},
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -148,7 +148,7 @@ const grpcDrain = 15 * time.Second
 func (m *Mesh) serve(ctx context.Context) error {
 	if err := m.start(ctx); err != nil {
 		if ctx.Err() != nil {
-			return nil
+			return nil //nolint:nilerr // whoever was asked to stop while it started has nothing to hand over
 		}
 		return err
 	}
@@ -208,7 +208,7 @@ func (m *Mesh) part(external, internal *grpc.Server) {
 func (m *Mesh) servers() (external, internal *grpc.Server) {
 	options := []grpc.ServerOption{
 		grpc.ForceServerCodecV2(newRawCodec()), grpc.MaxRecvMsgSize(m.set.MaxMessage), grpc.MaxSendMsgSize(m.set.MaxMessage),
-		grpc.SharedWriteBuffer(true), grpc.WaitForHandlers(true),
+		grpc.WaitForHandlers(true),
 	}
 	outside := append([]grpc.ServerOption{
 		grpc.Creds(m.tls.server()), grpc.UnknownServiceHandler(m.handle),

@@ -72,7 +72,7 @@ func (m *Mesh) copyElsewhere(ctx context.Context, e *entry, wait bool) {
 				return // somebody has it
 			}
 		}
-		target := ""
+		var target string
 		if len(others) > 0 {
 			target = others[0].Instance
 		} else {

@@ -104,7 +104,7 @@ func (p *peers) changed(id string, now *store.Instance) {
 	}
 	conn, err := grpc.NewClient("passthrough:///"+now.Address, grpc.WithTransportCredentials(p.credentials),
 		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(newRawCodec()), grpc.MaxCallRecvMsgSize(p.maxMessage), grpc.MaxCallSendMsgSize(p.maxMessage)),
-		grpc.WithIdleTimeout(0), grpc.WithConnectParams(quickly), grpc.WithNoProxy(), grpc.WithSharedWriteBuffer(true),
+		grpc.WithIdleTimeout(0), grpc.WithConnectParams(quickly), grpc.WithNoProxy(),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 10 * time.Second, Timeout: 5 * time.Second, PermitWithoutStream: true}))
 	if err != nil {
 		delete(p.all, id)

@@ -67,7 +67,10 @@ func (m *Mesh) lookAt(e *entry, now time.Time, took time.Duration) {
 		growth := track.ScaleUp(m.demand(e, row.Value, rpm, threshold, now, took))
 		wanted, exclude = copies+growth.Copies, growth.TooBusy
 	}
-	if wanted = max(wanted, min(e.want.MinCopies, m.eligible(row.Value))); wanted <= copies {
+	if e.want.MinCopies > wanted {
+		wanted = max(wanted, min(e.want.MinCopies, m.eligible(row.Value)))
+	}
+	if wanted <= copies {
 		return
 	}
 	m.log.Info("A model gets more copies", "model", e.id, "copies", copies, "wanted", wanted, "rpm", rpm)

@@ -138,7 +138,7 @@ func (m *Mesh) fill(ctx context.Context) {
 		record := row.Value
 		w := wishesOf(record.Key())
 		copies := len(m.present(id, record, nil))
-		keep := w.Pinned && copies == 0 || copies < min(w.MinCopies, m.eligible(record))
+		keep := w.Pinned && copies == 0 || copies < w.MinCopies && copies < m.eligible(record)
 		if len(m.failures(record)) >= 2 || !keep && copies > 0 || m.nobodyFor(record.Type()) != nil {
 			return true
 		}

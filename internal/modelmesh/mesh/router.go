@@ -68,7 +68,7 @@ func (m *Mesh) route(ctx context.Context, c *call) error {
 			return err
 		}
 		if instance := m.pickCopy(record, c); instance != "" {
-			err = m.answerFrom(ctx, c, instance, modeHit, record)
+			err = m.answerFrom(ctx, c, instance, modeHit)
 		} else {
 			err = m.answerAfterLoad(ctx, c, record)
 		}
@@ -199,7 +199,7 @@ func (m *Mesh) answerAfterLoad(ctx context.Context, c *call, record *store.Model
 		}
 		return err
 	}
-	return m.answerFrom(ctx, c, target, modeLoad, record)
+	return m.answerFrom(ctx, c, target, modeLoad)
 }
 
 // tooManyFailures says why a model is not tried again for a while.
@@ -229,12 +229,12 @@ func (m *Mesh) failures(record *store.Model) []store.Failure {
 }
 
 // answerFrom lets one instance answer. What it could not do is remembered, so that another one is asked next.
-func (m *Mesh) answerFrom(ctx context.Context, c *call, instance, mode string, record *store.Model) error {
+func (m *Mesh) answerFrom(ctx context.Context, c *call, instance, mode string) error {
 	var err error
 	if instance == m.set.Instance {
 		err = m.answerHere(ctx, c, mode == modeLoad)
 	} else {
-		err = m.forward(ctx, c, instance, mode, record)
+		err = m.forward(ctx, c, instance, mode)
 	}
 	o, ours := asOutcome(err)
 	switch {
@@ -251,7 +251,7 @@ func (m *Mesh) answerFrom(ctx context.Context, c *call, instance, mode string, r
 }
 
 // forward sends a call to a peer.
-func (m *Mesh) forward(ctx context.Context, c *call, instance, mode string, record *store.Model) error {
+func (m *Mesh) forward(ctx context.Context, c *call, instance, mode string) error {
 	p := m.peers.get(instance)
 	if p == nil {
 		return because(outcomeAbsent, codes.Unavailable, "the instance "+instance+" is not known")

@@ -60,7 +60,7 @@ func newRuntimeClient(set *Settings, log *slog.Logger) (*runtimeClient, error) {
 		conn, err := grpc.NewClient(target,
 			grpc.WithTransportCredentials(insecure.NewCredentials()),
 			grpc.WithDefaultCallOptions(grpc.ForceCodecV2(newRawCodec()), grpc.MaxCallRecvMsgSize(set.MaxMessage), grpc.MaxCallSendMsgSize(2*set.MaxMessage)),
-			grpc.WithIdleTimeout(0), grpc.WithConnectParams(quickly), grpc.WithSharedWriteBuffer(true), grpc.WithNoProxy())
+			grpc.WithIdleTimeout(0), grpc.WithConnectParams(quickly), grpc.WithNoProxy())
 		if err != nil {
 			return nil, fmt.Errorf("connect to the runtime at %s: %w", target, err)
 		}

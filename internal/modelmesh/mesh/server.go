@@ -132,14 +132,10 @@ func (m *Mesh) identify(ctx context.Context, x *exchange, header metadata.MD) (*
 	if !named && !plane.others {
 		return nil, status.Error(codes.Unimplemented, "the method "+x.method[1:]+" is not among those that are routed here")
 	}
-	message, err := x.first()
-	if err != nil {
-		return nil, err
-	}
-	if named && len(rule.path) > 0 && message != nil {
-		id, err := extract(message, rule.path)
+	if named && len(rule.path) > 0 { // whoever is named by headers may let the other side speak first
+		id, err := idWithin(x, rule.path)
 		if err != nil {
-			return nil, status.Error(codes.InvalidArgument, err.Error())
+			return nil, err
 		}
 		if id != "" {
 			model, vmodel = id, ""
@@ -160,12 +156,19 @@ func (m *Mesh) identify(ctx context.Context, x *exchange, header metadata.MD) (*
 	return nil, status.Error(codes.InvalidArgument, "the call names no model; set the header mm-model-id or mm-vmodel-id")
 }
 
-// extract looks at the first buffer alone where the id lies there, which spares large messages a copy.
-func extract(f *frame, path []int32) (string, error) {
+// idWithin reads the id out of the first message; empty when there is none.
+func idWithin(x *exchange, path []int32) (string, error) {
+	f, err := x.first()
+	if err != nil || f == nil {
+		return "", err
+	}
 	message, free := f.bytes()
 	defer free()
 	id, err := splice.Extract(message, path)
-	return strings.Clone(id), err
+	if err != nil {
+		return "", status.Error(codes.InvalidArgument, err.Error())
+	}
+	return id, nil
 }
 
 func first(header metadata.MD, name string) string {
