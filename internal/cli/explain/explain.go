@@ -145,7 +145,7 @@ func (x *exploration) report(ctx context.Context) *Report {
 		Generation: x.obj.GetGeneration(), Facts: x.facts(),
 		Children: x.tree, Uses: x.uses, childless: len(x.kind.controller.Spec().Children) == 0,
 	}
-	x.judge(r)
+	x.judge(ctx, r)
 	r.Warnings = x.warnings(ctx, r.Cause)
 	r.Unread = x.missed()
 	r.now = x.Now()

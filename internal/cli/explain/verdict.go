@@ -3,6 +3,7 @@
 package explain
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -49,7 +50,7 @@ type verdict struct {
 }
 
 // judge fills in whether the object is ready, why not, and what to do.
-func (x *exploration) judge(r *Report) {
+func (x *exploration) judge(ctx context.Context, r *Report) {
 	v := &verdict{exploration: x, Report: r, conditions: conditionsOf(x.obj)}
 	v.ready = find(v.conditions, x.readyType())
 	v.live = x.worst()
@@ -61,6 +62,8 @@ func (x *exploration) judge(r *Report) {
 	switch {
 	case x.obj.GetDeletionTimestamp() != nil:
 		v.deleting()
+	case v.ready == nil && x.kind.controller.Spec().NoStatus:
+		v.statusless(x.warnings(ctx, nil))
 	case v.ready == nil:
 		v.blame(nil, &Cause{Source: FromObject, Reason: reasonNotLookedAt, Message: "No manager has looked at it yet. " + checkManager})
 	case v.unserved() != nil:
@@ -112,6 +115,22 @@ func (v *verdict) blame(w *workload, c *Cause) {
 		c.Message = "No more is said about it."
 	}
 	v.Cause = c
+}
+
+// statusless is for an object whose status is not the manager's to write: it is as well as its pods are, and where it has
+// none, what the manager has to say of it is in its events.
+func (v *verdict) statusless(events []Warning) {
+	if v.live != nil {
+		v.blamePods(v.live)
+		return
+	}
+	for _, e := range events {
+		if len(v.workloads) == 0 && e.Kind == v.obj.GetKind() && e.Name == v.obj.GetName() {
+			v.blame(nil, &Cause{Source: FromObject, Reason: e.Reason, Message: e.Message})
+			return
+		}
+	}
+	v.Report.Ready = true
 }
 
 func (v *verdict) deleting() {

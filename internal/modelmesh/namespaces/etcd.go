@@ -54,11 +54,11 @@ func connectionFor(source map[string][]byte, namespace, home string) (map[string
 	if json.Unmarshal(text, &connection) != nil {
 		return nil, errors.New("what its key " + connectionKey + " holds is no JSON object")
 	}
-	if endpoints, ok := connection["endpoints"].(string); !ok || endpoints == "" {
+	endpoints, _ := connection["endpoints"].(string)
+	if endpoints == "" {
 		return nil, errors.New("its key " + connectionKey + " has no endpoints")
-	} else {
-		connection["endpoints"] = fromElsewhere(endpoints, home)
 	}
+	connection["endpoints"] = fromElsewhere(endpoints, home)
 	root, _ := connection["root_prefix"].(string)
 	connection["root_prefix"] = strings.TrimSuffix(root, "/") + "/mm_ns/" + namespace
 	out := maps.Clone(source)

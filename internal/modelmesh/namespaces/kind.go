@@ -115,7 +115,8 @@ func (k Kind) Observe(ctx context.Context, r engine.Reader, ns *corev1.Namespace
 	if err := seen.connection(ctx, r, ns.Name); err != nil {
 		return seen, err
 	}
-	return seen, seen.services(ctx, r, ns.Name)
+	err = seen.services(ctx, r, ns.Name)
+	return seen, err
 }
 
 // runtimesIn are those that run in a namespace. One of the namespace takes the place of one of the cluster that has its

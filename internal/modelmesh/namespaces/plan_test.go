@@ -27,7 +27,7 @@ import (
 // TestPlan decides about the namespace "models" and about the manager's own among the manifests of a file. The front matter
 // "without: GROUP" is an API that the cluster does not serve.
 func TestPlan(t *testing.T) {
-	testkit.Golden(t, "testdata/plan", func(t *testing.T, in []byte) []byte { return plan(t, in) })
+	testkit.Golden(t, "testdata/plan", plan)
 }
 
 func plan(t *testing.T, in []byte) []byte {

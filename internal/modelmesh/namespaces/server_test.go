@@ -3,6 +3,7 @@
 package namespaces_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -31,6 +32,8 @@ import (
 	"github.com/modelplane/modelplane/charts"
 	"github.com/modelplane/modelplane/internal/admission"
 	"github.com/modelplane/modelplane/internal/chart/charttest"
+	"github.com/modelplane/modelplane/internal/cli"
+	"github.com/modelplane/modelplane/internal/cli/explain"
 	"github.com/modelplane/modelplane/internal/engine"
 	"github.com/modelplane/modelplane/internal/engine/domaintest"
 	"github.com/modelplane/modelplane/internal/modelmesh/namespaces"
@@ -180,6 +183,31 @@ func (b *bench) told(t testing.TB, obj client.Object, reason string) string {
 	return note
 }
 
+// explains fails the test unless `modelplane explain` says all of it.
+func (b *bench) explains(t *testing.T, what string, want ...string) {
+	t.Helper()
+	commands := map[string][]string{"NamespaceNotEnabled": {"label namespace NAMESPACE " + settings.LabelEnabled + "=true"}}
+	about := []explain.About{{Kind: v1alpha1.GroupVersion.WithKind("ServingRuntime").GroupKind(), Commands: commands}}
+	c := cli.NewExplainCommand(func() (*cli.Known, error) {
+		return &cli.Known{Scheme: scheme, About: about, Controllers: b.controllers()}, nil
+	})
+	var out bytes.Buffer
+	c.SetOut(&out)
+	c.SetErr(&out)
+	c.SilenceErrors, c.SilenceUsage = true, true
+	c.SetArgs([]string{what, "--kubeconfig", b.KubeconfigFor(t, b.Config()), "-n", b.NS})
+	err := c.ExecuteContext(t.Context())
+	var verdict *cli.Verdict
+	if err != nil && !errors.As(err, &verdict) {
+		t.Errorf("explain %s: %v", what, err)
+	}
+	for _, w := range want {
+		if !strings.Contains(out.String(), w) {
+			t.Errorf("explain %s does not say %q:\n%s", what, w, out.String())
+		}
+	}
+}
+
 // TestLife: runtimes of the cluster and of a namespace run where the namespace is enabled, follow the configuration, the
 // storage Secret and the connection to etcd, cost nothing at rest and after a restart, and leave nothing where it is
 // disabled.
@@ -192,10 +220,12 @@ func TestLife(t *testing.T) {
 	if note := b.told(t, own, "NamespaceNotEnabled"); !strings.Contains(note, "modelmesh-enabled=true") {
 		t.Errorf("the runtime says %q", note)
 	}
+	b.explains(t, "servingruntime/own", "NamespaceNotEnabled", "label namespace "+b.NS)
 	b.enable(t, "true")
 	ns := &corev1.Namespace{}
 	b.Exists(t, ns, b.NS)
 	b.told(t, ns, "EtcdSecretMissing")
+	b.told(t, own, "EtcdSecretMissing")
 	etcd := b.etcd(`{"endpoints":"http://etcd:2379","root_prefix":"root"}`)
 	b.Create(t, etcd)
 	b.until(t, b.NS+"-shared", "pods for the model", replicas(2))
@@ -216,6 +246,7 @@ func TestLife(t *testing.T) {
 			t.Errorf("the constraints do not speak of %s: %s", typ, types.BinaryData["type_constraints"])
 		}
 	}
+	b.explains(t, "clusterservingruntime/"+shared.Name, "Deployment", "modelmesh-serving-"+shared.Name)
 	b.changes(t, etcd)
 	testkit.NoWrites(t, counter, 2*time.Second, "when nothing changes")
 	stop()
@@ -373,8 +404,8 @@ func TestTakenOver(t *testing.T) {
 		types, copied := &corev1.ConfigMap{}, &corev1.Secret{}
 		b.Exists(t, types, "tc-config")
 		b.Exists(t, copied, "model-serving-etcd")
-		if len(types.BinaryData) != 2 || len(types.Data) > 0 || !strings.Contains(string(copied.Data["etcd_connection"]), "mm_ns") {
-			return errors.New("not yet")
+		if len(types.BinaryData) != 2 || !strings.Contains(string(copied.Data["etcd_connection"]), "mm_ns") {
+			return fmt.Errorf("the constraints are %d texts; the connection is %s", len(types.BinaryData), copied.Data["etcd_connection"])
 		}
 		return nil
 	})
@@ -464,6 +495,38 @@ func TestKilledAnywhere(t *testing.T) {
 		Delete: func(t testing.TB) { b.enable(t, "false") },
 		Gone:   func() error { return missing(false) },
 	})
+}
+
+// TestOneNamespace: a manager of some namespaces looks after these only, with no more permissions there; the connection to
+// etcd is then the namespace's own.
+func TestOneNamespace(t *testing.T) {
+	b := newBench(t)
+	other := b.Namespace(t)
+	values := map[string]any{"enable": []any{"modelmesh"}, "watchNamespaces": []any{b.NS}}
+	b.Manager = charttest.RBACWith(t, b.Cluster, b.home, values)
+	own, elsewhere := b.runtime("own", "onnx"), b.runtime("own", "onnx")
+	elsewhere.Namespace = other
+	connection := b.etcd(`{"endpoints":"http://etcd:2379"}`)
+	connection.Namespace = b.NS
+	b.Create(t, own, elsewhere, connection, b.predictor("one", "onnx"))
+	b.enable(t, "true")
+	scope := engine.Scope{Home: b.home, Namespaces: []string{b.NS}}
+	source := settings.NewSource().WithPlatform(settings.Platform{Namespace: b.home, Watched: scope.Namespaces})
+	testkit.Manage(t, func(ctx context.Context) error {
+		return domaintest.RunIn(ctx, b.Manager, scheme, scope, nil,
+			append(runtimes.New(source).Controllers(), namespaces.Controller(source), source.Controller())...)
+	})
+	b.until(t, "own", "pods for the model", replicas(2))
+	b.Exists(t, &corev1.Service{}, "modelmesh-serving")
+	b.Exists(t, connection, connection.Name)
+	err := b.C.Get(t.Context(), client.ObjectKey{Namespace: other, Name: "modelmesh-serving-own"}, &appsv1.Deployment{})
+	if client.IgnoreNotFound(err) != nil || err == nil || connection.Labels[engine.LabelOwner] != "" {
+		t.Errorf("elsewhere: %v; the connection has the labels %v", err, connection.Labels)
+	}
+	b.enable(t, "")
+	b.Gone(t, &appsv1.Deployment{}, "modelmesh-serving-own")
+	b.Gone(t, &corev1.Service{}, "modelmesh-serving")
+	b.Exists(t, connection, connection.Name)
 }
 
 // TestWebhook: the API server asks about runtimes of both kinds at the path that is known, and takes no for an answer.

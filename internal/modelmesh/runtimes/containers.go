@@ -60,8 +60,7 @@ func (p *planner) containers() []corev1.Container {
 // own is a container of the runtime. It stays until the mesh has handed its models on.
 func (p *planner) own(given *corev1.Container) corev1.Container {
 	c := *given.DeepCopy()
-	mounts := slices.Concat(p.modelMounts(), c.VolumeMounts)
-	c.VolumeMounts = append(mounts, p.socketMount()...)
+	c.VolumeMounts = slices.Concat(p.modelMounts(), c.VolumeMounts, p.socketMount())
 	c.Lifecycle = untilHandedOn()
 	if c.SecurityContext == nil {
 		c.SecurityContext = dropAll()

@@ -26,8 +26,10 @@ import (
 // Seen is everything that the decision about a runtime depends on.
 type Seen struct {
 	settings.Current
-	// EtcdSecret is the name of the Secret with the connection to etcd.
-	EtcdSecret string
+	// EtcdSecret is the name of the Secret with the connection to etcd, and Etcd tells whether the platform has it in its own
+	// namespace, which is Home.
+	EtcdSecret, Home string
+	Etcd             bool
 	// Places are the namespaces in which it is to run, in the order of their names.
 	Places []Place
 	// Now is the time of the look.
@@ -41,6 +43,8 @@ type Place struct {
 	Needed bool
 	// Claims are the PersistentVolumeClaims that models are read from, in the order of their names.
 	Claims []string
+	// Etcd tells whether the namespace itself has the connection to etcd, where the platform has none.
+	Etcd bool
 	// TLS tells whether the Secret with the certificate is there, and CA whether it has an authority for clients.
 	TLS, CA bool
 	// Child is the Deployment as far as it is ours, without its template; Whole has it, whoever made the Deployment.
@@ -62,21 +66,22 @@ var _ engine.Kind[*v1alpha1.ServingRuntime, Seen] = ofNamespace{}
 
 // Observe implements engine.Kind.
 func (k ofNamespace) Observe(ctx context.Context, r engine.Reader, rt *v1alpha1.ServingRuntime) (Seen, error) {
+	if !Runs(&rt.Spec) {
+		return Seen{}, nil
+	}
 	o, err := k.begin(ctx, r, viewOf(rt))
-	if err != nil || !Runs(&rt.Spec) {
+	if err != nil {
 		return o.seen, err
 	}
 	ns := head("Namespace")
-	switch err := r.Get(ctx, types.NamespacedName{Name: rt.Namespace}, ns); {
-	case client.IgnoreNotFound(err) != nil:
-		return o.seen, err // as long as it is not known, nothing is removed
-	case err != nil:
-		return o.seen, nil
+	if err := r.Get(ctx, types.NamespacedName{Name: rt.Namespace}, ns); err != nil {
+		return o.seen, client.IgnoreNotFound(err) // as long as it is not known, nothing is removed
 	}
 	if enabled, err := k.source.Enabled(ctx, r, ns, o.seen.Current); err != nil || !enabled {
 		return o.seen, err
 	}
-	return o.seen, o.place(ctx, rt.Namespace)
+	err = o.place(ctx, rt.Namespace)
+	return o.seen, err
 }
 
 // ofCluster is the kind ClusterServingRuntime.
@@ -86,8 +91,11 @@ var _ engine.Kind[*v1alpha1.ClusterServingRuntime, Seen] = ofCluster{}
 
 // Observe implements engine.Kind.
 func (k ofCluster) Observe(ctx context.Context, r engine.Reader, rt *v1alpha1.ClusterServingRuntime) (Seen, error) {
+	if !Runs(&rt.Spec) {
+		return Seen{}, nil
+	}
 	o, err := k.begin(ctx, r, viewOf(rt))
-	if err != nil || !Runs(&rt.Spec) {
+	if err != nil {
 		return o.seen, err
 	}
 	list := &metav1.PartialObjectMetadataList{}
@@ -132,9 +140,15 @@ func (d *Domain) begin(ctx context.Context, r engine.Reader, rt *view) (*observe
 	if o.seen.Current, err = d.source.Observe(ctx, r); err != nil {
 		return o, err
 	}
-	o.seen.EtcdSecret = d.source.Platform().EtcdSecretName(o.seen.Settings)
+	o.seen.EtcdSecret, o.seen.Home = d.source.Platform().EtcdSecretName(o.seen.Settings), d.source.Platform().Namespace
 	o.labels = model.Labels(rt.name, rt.spec, o.seen.RESTProxy.Enabled)
-	return o, nil
+	o.seen.Etcd, err = o.exists(ctx, "Secret", o.seen.Home, o.seen.EtcdSecret)
+	return o, err
+}
+
+func (o *observer) exists(ctx context.Context, kind, namespace, name string) (bool, error) {
+	err := o.Get(ctx, types.NamespacedName{Namespace: namespace, Name: name}, head(kind))
+	return err == nil, client.IgnoreNotFound(err)
 }
 
 // place looks at a namespace.
@@ -158,6 +172,12 @@ func (o *observer) place(ctx context.Context, namespace string) error {
 	}
 	if err := o.workload(ctx, &p); err != nil {
 		return err
+	}
+	if !o.seen.Etcd {
+		var err error
+		if p.Etcd, err = o.exists(ctx, "Secret", namespace, o.seen.EtcdSecret); err != nil {
+			return err
+		}
 	}
 	o.seen.Places = append(o.seen.Places, p)
 	return nil
@@ -205,11 +225,11 @@ func (o *observer) models(ctx context.Context, p *Place, claims map[string]bool)
 		if claim == "" || claims[claim] || !o.seen.AllowAnyPVC {
 			continue
 		}
-		err := o.Get(ctx, types.NamespacedName{Namespace: p.Namespace, Name: claim}, head("PersistentVolumeClaim"))
-		if client.IgnoreNotFound(err) != nil {
+		there, err := o.exists(ctx, "PersistentVolumeClaim", p.Namespace, claim)
+		if err != nil {
 			return err
 		}
-		if err == nil { // pods would wait for one that is not there
+		if there { // pods would wait for one that is not
 			claims[claim] = true
 		}
 	}

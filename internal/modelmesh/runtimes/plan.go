@@ -97,6 +97,11 @@ func (p *planner) plan(plan *engine.Plan) {
 			p.config.TLS.SecretName, p.place.Namespace))
 		return
 	}
+	if !p.seen.Etcd && !p.place.Etcd { // pods that run do not mind, and new ones wait for it by themselves
+		add(plan, engine.WaitFor("EtcdSecretMissing",
+			"Secret %s/%s does not exist, so that the pods in namespace %s cannot start. Create it with the key etcd_connection.",
+			p.seen.Home, p.seen.EtcdSecret, p.place.Namespace))
+	}
 	count := p.scale()
 	d := p.deployment()
 	d.Spec.Replicas = &count.replicas

@@ -102,11 +102,11 @@ func (s *Source) Enabled(ctx context.Context, r engine.Reader, ns metav1.Object,
 func (s *Source) text(ctx context.Context, r engine.Reader, name, key string) ([]Layer, error) {
 	cm := &corev1.ConfigMap{}
 	err := r.GetUncached(ctx, types.NamespacedName{Namespace: s.Platform().Namespace, Name: name}, cm)
-	if client.IgnoreNotFound(err) != nil {
-		return nil, err
+	if err != nil {
+		return nil, client.IgnoreNotFound(err)
 	}
 	text, ok := cm.Data[key]
-	if err != nil || !ok {
+	if !ok {
 		return nil, nil
 	}
 	return []Layer{{name, key, text}}, nil
