@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -28,7 +29,11 @@ func TestMain(m *testing.M) {
 		main()
 		return
 	}
-	os.Exit(m.Run())
+	code := m.Run()
+	if made != "" {
+		_ = os.RemoveAll(made) // what stays is below the system's own directory for such things
+	}
+	os.Exit(code)
 }
 
 func TestWrongCallsAreOneLine(t *testing.T) {
@@ -75,18 +80,41 @@ func TestNoKubernetes(t *testing.T) {
 	}
 }
 
+// build makes the program as the image has it, once for all tests.
+var build = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "modelplane-pod")
+	if err != nil {
+		return "", err
+	}
+	made = dir
+	binary := filepath.Join(dir, "modelplane-pod")
+	command := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w", "-o", binary, ".")
+	command.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := command.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("%w\n%s", err, out)
+	}
+	return binary, nil
+})
+
+// made is the directory that TestMain removes.
+var made string
+
+func built(t *testing.T) string {
+	t.Helper()
+	binary, err := build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return binary
+}
+
 // most is what the process may take while it waits.
 const most = 20 << 10 // KiB
 
 // TestIdlesSmall starts the program as the image has it, lets it wait for a server in the middle of a download, and looks
 // at the most memory that it ever had. Then the signal to stop ends it with a reason.
 func TestIdlesSmall(t *testing.T) {
-	binary := filepath.Join(t.TempDir(), "modelplane-pod")
-	build := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w", "-o", binary, ".")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	binary := built(t)
 	const model = 8 << 20
 	half, never := make(chan struct{}), make(chan struct{})
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {

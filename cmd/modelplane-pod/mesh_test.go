@@ -14,15 +14,12 @@ import (
 
 // TestAdaptersIdleSmall: the puller and the REST proxy take little while they wait, and end when they are told to.
 func TestAdaptersIdleSmall(t *testing.T) {
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	binary := built(t)
 	for command, variable := range map[string]string{"mesh-puller": "PORT", "mesh-rest": "REST_PROXY_LISTEN_PORT"} {
 		t.Run(command, func(t *testing.T) {
 			port := freePort(t)
-			cmd := exec.CommandContext(t.Context(), self, command)
-			cmd.Env = append(os.Environ(), asCommand+"=1", fmt.Sprint(variable, "=", port), "ROOT_MODEL_DIR="+t.TempDir(),
+			cmd := exec.CommandContext(t.Context(), binary, command)
+			cmd.Env = append(os.Environ(), fmt.Sprint(variable, "=", port), "ROOT_MODEL_DIR="+t.TempDir(),
 				"MODELPLANE_SHUTDOWN_DELAY=0s", "MODELPLANE_LOG_LEVEL=error")
 			cmd.Stderr = os.Stderr
 			if err := cmd.Start(); err != nil {
