@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -230,7 +231,7 @@ func (p *Planner) decide(ctx context.Context, world *engine.World, a *planned) e
 		if err != nil {
 			return err
 		}
-		if obj == nil || a.decided && adds(c) == 0 || a.DeleteSelf != nil {
+		if obj == nil || a.decided && adds(c) == 0 || a.DeleteSelf != nil || adds(c) > 0 && !c.Spec().Status.Concerns(obj) {
 			continue
 		}
 		d, err := c.Decide(ctx, obj, world)
@@ -257,20 +258,33 @@ func (d *planned) add(more engine.Decision, part *engine.StatusOwnership) {
 		return
 	}
 	d.Children, d.Events, d.Calls = append(d.Children, more.Children...), append(d.Events, more.Events...), append(d.Calls, more.Calls...)
-	d.Conditions = append(d.Conditions, more.Conditions...)
+	for _, c := range more.Conditions {
+		d.Conditions.Set(c)
+	}
 	if d.Status == nil {
 		d.Status = map[string]any{}
 	}
 	said, _, _ := unstructured.NestedSlice(d.Status, "conditions")
 	theirs, _, _ := unstructured.NestedSlice(more.Status, "conditions")
+	said = slices.DeleteFunc(said, func(c any) bool {
+		return slices.ContainsFunc(theirs, func(t any) bool { return typeOf(t) == typeOf(c) })
+	})
 	if all := slices.Concat(said, theirs); len(all) > 0 {
 		d.Status["conditions"] = all
 	}
 	for _, field := range part.Fields {
-		if value, there := more.Status[field]; there {
-			d.Status[field] = value
+		path := strings.Split(field, ".")
+		if value, there, err := unstructured.NestedFieldCopy(more.Status, path...); there && err == nil {
+			_ = unstructured.SetNestedField(d.Status, value, path...) // a map, as in both
 		}
 	}
+}
+
+// typeOf is the type of a condition.
+func typeOf(condition any) string {
+	c, _ := condition.(map[string]any)
+	name, _ := c["type"].(string)
+	return name
 }
 
 // asReadBy is an object in the version that a controller reads, to which the API server would convert it; nil if the

@@ -92,7 +92,7 @@ func (c *controllerOf[T, Seen]) Decide(ctx context.Context, obj client.Object, w
 		return Decision{}, err
 	}
 	if d.Problem != nil && d.Status != nil {
-		(&reporter{ready: c.spec.readyType(), blocked: c.spec.Blocked}).put(d.Status, d.Problem)
+		(&reporter{ready: c.spec.readyType(), blocked: c.spec.Blocked}).put(part{}, d.Status, d.Problem)
 	}
 	for _, raw := range rawConditions(d.Status) {
 		delete(raw, "lastTransitionTime")

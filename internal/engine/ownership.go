@@ -4,10 +4,13 @@ package engine
 
 import (
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/modelplane/modelplane/internal/kube"
 )
@@ -20,9 +23,14 @@ type StatusOwnership struct {
 	// Conditions by their types. The condition of Spec.Ready must be among them;
 	// Stalled may be.
 	Conditions []string
-	// Fields of the status, by their names in JSON.
+	// Fields of the status, by their names in JSON; "components.predictor" is one entry of the map components.
 	Fields []string
+	// Where limits it to some objects, such as those of one mode. Of all others it has nothing. All if nil.
+	Where func(client.Object) bool
 }
+
+// Concerns tells whether it has a part of an object's status.
+func (o *StatusOwnership) Concerns(obj client.Object) bool { return o.Where == nil || o.Where(obj) }
 
 // second tells whether another controller is the first of the kind: the one that
 // decides what nobody else does, and whose word counts for metrics of objects.
@@ -40,6 +48,81 @@ type part struct {
 	owns *StatusOwnership
 	// all are those who look after the kind, which is complete when they start.
 	all *lookers
+}
+
+// on is the part of one object's status.
+func (p part) on(obj client.Object) part {
+	if p.all == nil {
+		return p
+	}
+	out := part{owns: p.owns, all: &lookers{}}
+	if p.owns != nil && !p.owns.Concerns(obj) {
+		out.owns = &StatusOwnership{}
+	}
+	for _, s := range p.all.specs {
+		if s.Status == nil || s.Status.Concerns(obj) {
+			out.all.specs = append(out.all.specs, s)
+		}
+	}
+	return out
+}
+
+// entries are the fields that are entries of maps.
+func (p part) entries() []string {
+	var out []string
+	if p.all == nil {
+		return nil
+	}
+	for _, s := range p.all.specs {
+		if s.Status == nil {
+			continue
+		}
+		for _, f := range s.Status.Fields {
+			if strings.Contains(f, ".") {
+				out = append(out, f)
+			}
+		}
+	}
+	return out
+}
+
+// lift makes fields of entries of maps.
+func lift(status map[string]any, entries []string) map[string]any {
+	out := maps.Clone(status)
+	for _, e := range entries {
+		name, entry, _ := strings.Cut(e, ".")
+		from, _ := out[name].(map[string]any)
+		value, there := from[entry]
+		if !there {
+			continue
+		}
+		from = maps.Clone(from)
+		delete(from, entry)
+		if out[name] = from; len(from) == 0 {
+			delete(out, name)
+		}
+		out[e] = value
+	}
+	return out
+}
+
+// lower puts them back.
+func lower(status map[string]any, entries []string) map[string]any {
+	for _, e := range entries {
+		value, there := status[e]
+		if !there {
+			continue
+		}
+		name, entry, _ := strings.Cut(e, ".")
+		into, _ := status[name].(map[string]any)
+		if into = maps.Clone(into); into == nil {
+			into = map[string]any{}
+		}
+		into[entry] = value
+		status[name] = into
+		delete(status, e)
+	}
+	return status
 }
 
 // decides tells whether a condition is this controller's.
@@ -67,6 +150,12 @@ func (p part) of(status map[string]any) map[string]any {
 	if p.whole() {
 		return status
 	}
+	entries := p.entries()
+	return lower(p.fields(lift(status, entries)), entries)
+}
+
+// fields is this controller's part of a status whose entries are lifted.
+func (p part) fields(status map[string]any) map[string]any {
 	out := map[string]any{}
 	for name, value := range status {
 		if name != conditionsField && p.decidesField(name) {
@@ -91,7 +180,9 @@ func (p part) merge(live, planned map[string]any) map[string]any {
 	if p.whole() {
 		return planned
 	}
-	next := p.of(planned)
+	entries := p.entries()
+	live = lift(live, entries)
+	next := p.fields(lift(planned, entries))
 	for name, value := range live {
 		if name != conditionsField && !p.decidesField(name) {
 			next[name] = runtime.DeepCopyJSONValue(value)
@@ -117,7 +208,7 @@ func (p part) merge(live, planned map[string]any) map[string]any {
 	if merged != nil {
 		next[conditionsField] = merged
 	}
-	return next
+	return lower(next, entries)
 }
 
 const conditionsField = "conditions"

@@ -93,13 +93,13 @@ func (r *reporter) report(ctx context.Context, obj client.Object, plan Plan, pro
 	if err != nil {
 		return nil, err
 	}
-	if reflect.DeepEqual(live, next) || r.futile(obj.GetUID(), live, next) {
+	if reflect.DeepEqual(live, next) || r.futile(obj, live, next) {
 		if r.rivals.calm(obj.GetUID(), statusKey) {
 			return r.report(ctx, obj, plan, problem, nil) // without a word of it
 		}
 		return conditionsOf(next), nil
 	}
-	if r.undone(obj.GetUID(), next) {
+	if r.undone(obj, next) {
 		if r.rivals.held(obj.GetUID(), statusKey) {
 			return conditionsOf(live), nil
 		}
@@ -155,18 +155,19 @@ func (r *reporter) current(obj client.Object) (map[string]any, string, error) {
 // futile tells whether the API server already answered this very status with
 // what is there now (it fills in defaults), so that sending it again would
 // change nothing.
-func (r *reporter) futile(uid types.UID, live, next map[string]any) bool {
+func (r *reporter) futile(obj client.Object, live, next map[string]any) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	w, ok := r.written[uid]
+	part := r.part.on(obj)
+	w, ok := r.written[obj.GetUID()]
 	if !ok {
 		return false
 	}
-	planned, _, err := digestOf(r.part.of(next))
+	planned, _, err := digestOf(part.of(next))
 	if err != nil || w.planned != planned {
 		return false
 	}
-	stored, _, err := digestOf(r.part.of(live))
+	stored, _, err := digestOf(part.of(live))
 	return err == nil && w.stored == stored
 }
 
@@ -196,21 +197,22 @@ func (r *reporter) next(obj client.Object, live map[string]any, plan Plan, probl
 		dropCondition(next, Stalled)
 		dropCondition(next, Contested)
 	}
+	part := r.part.on(obj)
 	if problem != nil {
-		r.put(next, problem)
+		r.put(part, next, problem)
 	}
 	if p := r.rivals.problem(r.kind.Kind, obj.GetUID()); p != nil {
 		setCondition(next, Contested, metav1.ConditionTrue, p)
 	}
-	next = r.part.merge(live, next)
+	next = part.merge(live, next)
 	r.stamp(obj, live, next, plan.Status == nil)
 	return next, nil
 }
 
 // put makes a problem visible in the conditions. What the plan says of
 // readiness itself, when it is not True, is more precise and stays.
-func (r *reporter) put(status map[string]any, p *Problem) {
-	if p.Family == Failed && !p.visible && !r.part.decides(Stalled) {
+func (r *reporter) put(part part, status map[string]any, p *Problem) {
+	if p.Family == Failed && !p.visible && !part.decides(Stalled) {
 		setCondition(status, r.ready, metav1.ConditionUnknown, p) // Stalled is another controller's
 		return
 	}
@@ -241,10 +243,11 @@ func (r *reporter) stamp(obj client.Object, live, next map[string]any, kept bool
 			before[t] = c
 		}
 	}
+	part := r.part.on(obj)
 	now := r.clock.Now().UTC().Format(time.RFC3339)
 	for _, c := range rawConditions(next) {
 		t, _ := c["type"].(string)
-		if (kept || !r.part.decides(t)) && reflect.DeepEqual(before[t], c) {
+		if (kept || !part.decides(t)) && reflect.DeepEqual(before[t], c) {
 			continue
 		}
 		if old := before[t]; old != nil && old["status"] == c["status"] && old["lastTransitionTime"] != nil {
@@ -275,14 +278,14 @@ func (r *reporter) patch(ctx context.Context, obj client.Object, version string,
 	if err != nil {
 		return err
 	}
-	w := writtenStatus{version: answer.GetResourceVersion()}
-	if w.planned, _, err = digestOf(r.part.of(next)); err != nil {
+	part, w := r.part.on(obj), writtenStatus{version: answer.GetResourceVersion()}
+	if w.planned, _, err = digestOf(part.of(next)); err != nil {
 		return err
 	}
-	if w.asked, err = askedOf(r.part.of(next)); err != nil {
+	if w.asked, err = askedOf(part.of(next)); err != nil {
 		return err
 	}
-	if w.stored, _, err = digestOf(r.part.of(stored)); err != nil {
+	if w.stored, _, err = digestOf(part.of(stored)); err != nil {
 		return err
 	}
 	if w.answer, err = json.Marshal(stored); err != nil {

@@ -28,11 +28,11 @@ func askedOf(status map[string]any) (digest, error) {
 
 // undone tells whether a status is what we wrote last: then somebody else changed it
 // since.
-func (r *reporter) undone(uid types.UID, next map[string]any) bool {
-	asked, err := askedOf(r.part.of(next))
+func (r *reporter) undone(obj client.Object, next map[string]any) bool {
+	asked, err := askedOf(r.part.on(obj).of(next))
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	w, ok := r.written[uid]
+	w, ok := r.written[obj.GetUID()]
 	return err == nil && ok && w.asked == asked && w.answer == nil
 }
 
@@ -59,7 +59,7 @@ func (r *reporter) contest(ctx context.Context, obj client.Object, live, next ma
 	}
 	countContested(r.kind.Kind, "Status", r.rivals.known(obj.GetUID(), statusKey))
 	p := r.rivals.problem(r.kind.Kind, obj.GetUID())
-	if r.part.decides(Contested) {
+	if r.part.on(obj).decides(Contested) {
 		setCondition(next, Contested, metav1.ConditionTrue, p)
 		r.stamp(obj, live, next, kept)
 	}
