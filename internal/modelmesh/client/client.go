@@ -51,7 +51,7 @@ type Question struct {
 
 // String says what the mesh is asked, for people.
 func (q Question) String() string {
-	text := fmt.Sprintf("%s in namespace %s is asked for %s", q.Mesh.Service, q.Mesh.Namespace, q.Model.Name)
+	text := fmt.Sprintf("%s in namespace %s: %s", q.Mesh.Service, q.Mesh.Namespace, q.Model.Name)
 	if q.Model.ID != "" {
 		text += fmt.Sprintf(" as model %s of type %s at %q", q.Model.ID, q.Model.Type, q.Model.Path)
 	}

@@ -181,12 +181,11 @@ func (r *records) remove(namespace, table, id string) []who {
 	if table == registry {
 		delete(r.models, key)
 	}
-	before, had := r.names[key]
-	if table != vmodels || !had {
+	if _, had := r.names[key]; table != vmodels || !had {
 		return nil
 	}
 	delete(r.names, key)
-	return concerned(key, before.Owner)
+	return concerned(key, model.FromPredictor, model.FromService) // the name is free, for whoever was refused it
 }
 
 // concerned are the objects that a name belongs to, or did.

@@ -211,7 +211,7 @@ func (r *records) compare(next *records) (lost, changed []who) {
 		now, there := next.names[key]
 		next.mu.Unlock()
 		if !there || now.Owner != before.Owner {
-			lost = append(lost, concerned(key, before.Owner)...)
+			lost = append(lost, concerned(key, model.FromPredictor, model.FromService)...)
 		}
 	}
 	next.mu.Lock()

@@ -92,7 +92,7 @@ func (k known) check(t *testing.T, m Model, encoded []byte, source Source) {
 		t.Errorf("the claim is %q", m.Claim())
 	}
 	for i, field := range strings.Fields(k.ignored) {
-		if len(m.Ignored) <= i || !strings.HasPrefix(m.Ignored[i], field+" ") {
+		if len(m.Ignored) <= i || !strings.HasPrefix(m.Ignored[i], "The field "+field+" ") {
 			t.Errorf("%s is not said to have no effect: %q", field, m.Ignored)
 		}
 	}

@@ -57,11 +57,11 @@ func validate(p *v1alpha1.PredictorSpec) *Invalid {
 	case st == nil:
 		return nil
 	case st.Path != nil && p.Path != "":
-		return &Invalid{"spec.path", "spec.path and spec.storage.path are both set. Remove spec.path, which is the former name."}
+		return &Invalid{"spec.path", "Both spec.path and spec.storage.path are set. Remove spec.path, which is the former name."}
 	case st.SchemaPath != nil && p.SchemaPath != nil:
-		return &Invalid{"spec.schemaPath", "spec.schemaPath and spec.storage.schemaPath are both set. Remove spec.schemaPath, which is the former name."}
+		return &Invalid{"spec.schemaPath", "Both spec.schemaPath and spec.storage.schemaPath are set. Remove spec.schemaPath, which is the former name."}
 	case st.PersistentVolumeClaim != nil:
-		return &Invalid{"spec.storage.persistentVolumeClaim", "spec.storage.persistentVolumeClaim is not supported. " +
+		return &Invalid{"spec.storage.persistentVolumeClaim", "The field spec.storage.persistentVolumeClaim is not supported. " +
 			"Set spec.storage.parameters to type: pvc and name: the name of the claim, and spec.storage.path to the path in it."}
 	case st.S3 != nil:
 		return besideS3(st)
@@ -78,7 +78,7 @@ func besideS3(st *v1alpha1.PredictorStorage) *Invalid {
 		{"path", st.Path != nil}, {"schemaPath", st.SchemaPath != nil}, {"parameters", st.Parameters != nil}, {"key", st.StorageKey != nil},
 	} {
 		if f.set {
-			return &Invalid{"spec.storage.s3", "spec.storage.s3 and spec.storage." + f.name + " are both set. Remove spec.storage.s3 and set " +
+			return &Invalid{"spec.storage.s3", "Both spec.storage.s3 and spec.storage." + f.name + " are set. Remove spec.storage.s3 and set " +
 				"spec.storage.key, path and parameters instead of it, or set nothing but s3."}
 		}
 	}
@@ -89,16 +89,16 @@ func besideS3(st *v1alpha1.PredictorStorage) *Invalid {
 func ignoredOf(p *v1alpha1.PredictorSpec) []string {
 	var out []string
 	if p.Storage == nil && p.Path != "" {
-		out = append(out, "spec.path has no effect without spec.storage.")
+		out = append(out, "The field spec.path has no effect without spec.storage.")
 	}
 	if p.Storage == nil && p.SchemaPath != nil {
-		out = append(out, "spec.schemaPath has no effect without spec.storage.")
+		out = append(out, "The field spec.schemaPath has no effect without spec.storage.")
 	}
 	if p.Gpu != nil {
-		out = append(out, "spec.gpu has no effect. Name a runtime whose pods have accelerators in spec.runtime.")
+		out = append(out, "The field spec.gpu has no effect. Name a runtime whose pods have accelerators in spec.runtime.")
 	}
 	if p.ServiceAccountName != "" {
-		out = append(out, "spec.serviceAccountName has no effect. Models are fetched with the entries of the storage secret.")
+		out = append(out, "The field spec.serviceAccountName has no effect. Models are fetched with the entries of the storage secret.")
 	}
 	return out
 }

@@ -65,13 +65,13 @@ func baseOf(isvc *v1beta1.InferenceService) (*spec, *v1beta1.PredictorExtensionS
 	}
 	switch {
 	case p.Model == nil && block.given == nil:
-		return nil, nil, &Invalid{"spec.predictor.model", "spec.predictor.model is missing, and a service in ModelMesh mode needs it. Set it, with modelFormat " +
+		return nil, nil, &Invalid{"spec.predictor.model", "The field spec.predictor.model is missing, and a service in ModelMesh mode needs it. Set it, with modelFormat " +
 			"and storage."}
 	case p.Model != nil && block.given != nil:
-		return nil, nil, &Invalid{"spec.predictor." + block.name, "spec.predictor.model and spec.predictor." + block.name + " are both set. Remove the latter, " +
+		return nil, nil, &Invalid{"spec.predictor." + block.name, "Both spec.predictor.model and spec.predictor." + block.name + " are set. Remove the latter, " +
 			"which is the former way to name a format."}
 	case p.Model != nil && annotated:
-		return nil, nil, &Invalid{"spec.predictor.model", "spec.predictor.model is set beside the annotation " + AnnotationRuntime + ". Remove the annotation and " +
+		return nil, nil, &Invalid{"spec.predictor.model", "The field spec.predictor.model is set beside the annotation " + AnnotationRuntime + ". Remove the annotation and " +
 			"set spec.predictor.model.runtime."}
 	case p.Model != nil:
 		s := &spec{Type: modelType{p.Model.ModelFormat.Name, p.Model.ModelFormat.Version}, ProtocolVersion: spoken(&p.Model.PredictorExtensionSpec)}
@@ -105,9 +105,9 @@ func storageOf(isvc *v1beta1.InferenceService, given *v1beta1.PredictorExtension
 	}
 	switch {
 	case given.StorageURI == nil && out.Path == nil:
-		return nil, &Invalid{block + ".storage.path", block + ".storageUri and storage.path are both missing. Set one of them."}
+		return nil, &Invalid{block + ".storage.path", "Neither " + block + ".storageUri nor storage.path is set. Set one of them."}
 	case given.StorageURI != nil && out.Path != nil:
-		return nil, &Invalid{block + ".storage.path", block + ".storageUri and storage.path are both set. Remove one of them."}
+		return nil, &Invalid{block + ".storage.path", "Both " + block + ".storageUri and storage.path are set. Remove one of them."}
 	case given.StorageURI != nil:
 		path, found, invalid := fromURI(*given.StorageURI)
 		if invalid != nil {
@@ -136,7 +136,7 @@ func fromURI(uri string) (path string, parameters map[string]string, invalid *In
 	const field = "spec.predictor.model.storageUri"
 	u, err := url.Parse(uri)
 	if err != nil { // its text may hold a password
-		return "", nil, &Invalid{field, field + " is no address. Correct it: for example s3://bucket/path."}
+		return "", nil, &Invalid{field, "The field " + field + " is no address. Correct it: for example s3://bucket/path."}
 	}
 	path = strings.TrimPrefix(u.Path, "/")
 	switch u.Scheme {
@@ -155,7 +155,7 @@ func fromURI(uri string) (path string, parameters map[string]string, invalid *In
 		u.Path, u.RawPath = "", ""
 		return path, map[string]string{"type": "http", "url": u.String()}, nil
 	}
-	return "", nil, &Invalid{field, field + " has the scheme " + quoted(u.Scheme) + ", which models of the mesh cannot be fetched from. " +
+	return "", nil, &Invalid{field, "The field " + field + " has the scheme " + quoted(u.Scheme) + ", which models of the mesh cannot be fetched from. " +
 		"Use pvc, s3, gs, http or https."}
 }
 

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package predictors
+
+import (
+	"cmp"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/modelplane/modelplane/api/serving/v1alpha1"
+	"github.com/modelplane/modelplane/api/serving/v1beta1"
+	"github.com/modelplane/modelplane/internal/kube"
+)
+
+func millis(at uint64) time.Time { return time.UnixMilli(int64(at)) } //nolint:gosec // a time
+
+// predictorStatus is what a Predictor says.
+func (t *task) predictorStatus() *v1alpha1.PredictorStatus {
+	out := t.now
+	out.TransitionStatus, out.ActiveModelState = cmp.Or(out.TransitionStatus, v1alpha1.InProgress), cmp.Or(out.ActiveModelState, v1beta1.Pending)
+	cs := kube.Conditions{}
+	ready := t.ready()
+	cs.Set(ready)
+	cs.Set(t.latest(ready))
+	if len(t.model.Ignored) > 0 {
+		cs.True(ConditionIgnored, "NoEffect", strings.Join(t.model.Ignored, " "))
+	}
+	out.Conditions = cs.Standard()
+	return &out
+}
+
+// fromService is what an InferenceService says, in the words of Predictors.
+func fromService(isvc *v1beta1.InferenceService) v1alpha1.PredictorStatus {
+	out := v1alpha1.PredictorStatus{ActiveModelState: v1beta1.Pending}
+	for _, c := range isvc.Status.Conditions {
+		out.Available = out.Available || c.Type == conditionPredictor && c.Status == corev1.ConditionTrue
+	}
+	m := isvc.Status.ModelStatus
+	if m == nil {
+		return out
+	}
+	out.TransitionStatus = v1alpha1.PredictorTransition(m.TransitionStatus)
+	if s := m.ModelRevisionStates; s != nil {
+		out.TargetModelState = s.TargetModelState
+		if s.ActiveModelState != "" {
+			out.ActiveModelState = s.ActiveModelState
+		}
+	}
+	if c := m.ModelCopies; c != nil {
+		out.TotalCopies, out.FailedCopies = c.TotalCopies, c.FailedCopies
+	}
+	if f := m.LastFailureInfo; f != nil {
+		out.LastFailureInfo = &v1alpha1.PredictorFailure{
+			Location: f.Location, Reason: v1alpha1.PredictorFailureReason(f.Reason), Message: f.Message, ModelID: f.ModelRevisionName, Time: f.Time,
+		}
+	}
+	return out
+}
+
+// serviceStatus is our part of what an InferenceService says.
+func (t *task) serviceStatus() *v1beta1.InferenceServiceStatus {
+	n, out := t.now, &v1beta1.InferenceServiceStatus{}
+	out.ModelStatus = &v1beta1.ModelStatus{
+		TransitionStatus:    v1beta1.TransitionStatus(cmp.Or(n.TransitionStatus, v1alpha1.InProgress)),
+		ModelRevisionStates: &v1beta1.ModelRevisionStates{ActiveModelState: n.ActiveModelState, TargetModelState: n.TargetModelState},
+		ModelCopies:         &v1beta1.ModelCopies{FailedCopies: n.FailedCopies, TotalCopies: n.TotalCopies},
+	}
+	if f := n.LastFailureInfo; f != nil {
+		out.ModelStatus.LastFailureInfo = &v1beta1.FailureInfo{
+			Location: f.Location, Reason: v1beta1.FailureReason(f.Reason), Message: f.Message, ModelRevisionName: f.ModelID, Time: f.Time,
+		}
+	}
+	if n.Available {
+		of := v1beta1.ComponentStatusSpec{URL: &n.GrpcEndpoint, GrpcURL: &n.GrpcEndpoint}
+		if n.HTTPEndpoint != "" {
+			of.RestURL = &n.HTTPEndpoint
+		}
+		out.URL, out.Components = &n.GrpcEndpoint, map[v1beta1.ComponentType]v1beta1.ComponentStatusSpec{v1beta1.PredictorComponent: of}
+	}
+	ready := t.ready()
+	latest := t.latest(ready)
+	ready.Type, latest.Type, latest.Severity = conditionPredictor, conditionDeployment, v1beta1.SeverityInfo
+	ingress := kube.Condition{Type: conditionIngress, Status: ready.Status, Reason: ready.Reason, Message: ready.Message}
+	all := []kube.Condition{ingress, ready}
+	if latest.Status != ready.Status { // it is there only while something else answers than was asked for
+		all = []kube.Condition{ingress, latest, ready}
+	}
+	for _, c := range all {
+		out.Conditions = append(out.Conditions, v1beta1.Condition{
+			Type: c.Type, Status: corev1.ConditionStatus(c.Status), Severity: c.Severity, Reason: c.Reason, Message: c.Message,
+		})
+	}
+	return out
+}
