@@ -610,6 +610,13 @@
   - patch
   - watch
 - apiGroups:
+  - discovery.k8s.io
+  resources:
+  - endpointslices
+  verbs:
+  - list
+  - watch
+- apiGroups:
   - monitoring.coreos.com
   resources:
   - servicemonitors
@@ -625,8 +632,6 @@
   resources:
   - clusterservingruntimes
   - inferencegraphs
-  - inferenceservices
-  - predictors
   - servingruntimes
   verbs:
   - list
@@ -635,9 +640,27 @@
   - serving.kserve.io
   resources:
   - clusterservingruntimes/finalizers
+  - inferenceservices/finalizers
+  - predictors/finalizers
   - servingruntimes/finalizers
   verbs:
   - update
+- apiGroups:
+  - serving.kserve.io
+  resources:
+  - inferenceservices
+  - predictors
+  verbs:
+  - list
+  - patch
+  - watch
+- apiGroups:
+  - serving.kserve.io
+  resources:
+  - inferenceservices/status
+  - predictors/status
+  verbs:
+  - patch
 {{- end -}}
 
 {{/* What it needs in its own namespace to serve modelmesh. */}}
@@ -728,6 +751,13 @@
   - patch
   - watch
 - apiGroups:
+  - discovery.k8s.io
+  resources:
+  - endpointslices
+  verbs:
+  - list
+  - watch
+- apiGroups:
   - monitoring.coreos.com
   resources:
   - servicemonitors
@@ -742,8 +772,6 @@
   - serving.kserve.io
   resources:
   - inferencegraphs
-  - inferenceservices
-  - predictors
   - servingruntimes
   verbs:
   - list
@@ -751,9 +779,27 @@
 - apiGroups:
   - serving.kserve.io
   resources:
+  - inferenceservices
+  - predictors
+  verbs:
+  - list
+  - patch
+  - watch
+- apiGroups:
+  - serving.kserve.io
+  resources:
+  - inferenceservices/finalizers
+  - predictors/finalizers
   - servingruntimes/finalizers
   verbs:
   - update
+- apiGroups:
+  - serving.kserve.io
+  resources:
+  - inferenceservices/status
+  - predictors/status
+  verbs:
+  - patch
 {{- end -}}
 
 {{/* What it needs beyond that to serve modelregistry. */}}

@@ -15,6 +15,7 @@ import (
 	"github.com/modelplane/modelplane/api/serving/v1beta1"
 	"github.com/modelplane/modelplane/internal/cli/explain"
 	"github.com/modelplane/modelplane/internal/mlflow/migrate"
+	"github.com/modelplane/modelplane/internal/modelmesh/predictors"
 	"github.com/modelplane/modelplane/internal/modelmesh/settings"
 	"github.com/modelplane/modelplane/internal/modelregistry"
 	"github.com/modelplane/modelplane/internal/modelregistry/link"
@@ -62,6 +63,23 @@ func About() []explain.About {
 		},
 		{Kind: group("ServingRuntime"), Facts: runtimeFacts(), Commands: runtimeCommands()},
 		{Kind: group("ClusterServingRuntime"), Facts: runtimeFacts(), Commands: runtimeCommands()},
+		{
+			Kind: group("Predictor"),
+			Facts: []explain.Path{
+				{Label: "model", Fields: []string{"status", "activeModelState"}},
+				{Label: "next", Fields: []string{"status", "targetModelState"}},
+				{Label: "transition", Fields: []string{"status", "transitionStatus"}},
+				{Label: "grpc", Fields: []string{"status", "grpcEndpoint"}},
+				{Label: "http", Fields: []string{"status", "httpEndpoint"}},
+			},
+			Latest: predictors.ConditionLatest,
+			Commands: map[string][]string{
+				string(v1beta1.RuntimeNotRecognized): listRuntimes,
+				string(v1beta1.NoSupportingRuntime):  listRuntimes,
+				string(v1beta1.RuntimeUnhealthy):     {"-n NAMESPACE get deployments,pods -l modelmesh-service"},
+				"NamespaceNotEnabled":                {"label namespace NAMESPACE modelmesh-enabled=true"},
+			},
+		},
 		aboutMLflow(),
 		aboutRegistry(),
 		{

@@ -11,7 +11,7 @@ import (
 var acceptedOnly = []string{
 	"AITenant", "Config", "ExternalModel", "ExternalProvider", "LLMInferenceService", "LocalModelCache",
 	"LocalModelNamespaceCache", "LocalModelNode", "LocalModelNodeGroup", "MaaSAuthPolicy", "MaaSModelRef", "MaaSSubscription",
-	"MaasTenantConfig", "Predictor", "Tenant",
+	"MaasTenantConfig", "Tenant",
 }
 
 // Kinds that are accepted only say so, and no others do.
