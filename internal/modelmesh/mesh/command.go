@@ -26,6 +26,7 @@ import (
 // NewCommand is the command mesh.
 func NewCommand() *cobra.Command {
 	var log process.LogOptions
+	var handler movingLevel
 	var set Settings
 	c := &cobra.Command{
 		Use:   "mesh",
@@ -36,23 +37,54 @@ func NewCommand() *cobra.Command {
 		PreRunE: func(c *cobra.Command, _ []string) error {
 			err := command.FromEnv(c.Flags(), os.LookupEnv)
 			if err == nil {
+				handler, err = newLog(log)
+			}
+			if err == nil {
 				set, err = FromEnvironment(os.Getenv)
 			}
 			return err
 		},
 		RunE: func(c *cobra.Command, _ []string) error {
-			handler, err := process.NewLogHandler(os.Stderr, log)
-			if err != nil {
-				return err
-			}
 			ctx, stop := process.UntilSignal(c.Context())
 			defer stop()
-			return Run(ctx, set, process.SetLog(handler), nil)
+			return Run(ctx, set, process.SetLog(handler), handler.level)
 		},
 	}
 	c.Flags().StringVar(&log.Level, "log-level", "info", "debug, info, warn or error")
 	c.Flags().StringVar(&log.Format, "log-format", "json", "json or text")
 	return c
+}
+
+// movingLevel is a log whose level can be changed while the process runs.
+type movingLevel struct {
+	slog.Handler
+	level *slog.LevelVar
+}
+
+func newLog(o process.LogOptions) (movingLevel, error) {
+	out := movingLevel{level: &slog.LevelVar{}}
+	if _, err := process.NewLogHandler(os.Stderr, o); err != nil { // says what is wrong in its own words
+		return out, err
+	}
+	if err := out.level.UnmarshalText([]byte(o.Level)); err != nil {
+		return out, fmt.Errorf("--log-level: %w", err)
+	}
+	o.Level = "debug"
+	var err error
+	out.Handler, err = process.NewLogHandler(os.Stderr, o)
+	return out, err
+}
+
+func (m movingLevel) Enabled(_ context.Context, level slog.Level) bool {
+	return level >= m.level.Level()
+}
+
+func (m movingLevel) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return movingLevel{m.Handler.WithAttrs(attrs), m.level}
+}
+
+func (m movingLevel) WithGroup(name string) slog.Handler {
+	return movingLevel{m.Handler.WithGroup(name), m.level}
 }
 
 // NewStopCommand is the command mesh-stop, which the hook before the end of a pod runs under the name stop.sh.

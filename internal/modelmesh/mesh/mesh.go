@@ -20,11 +20,13 @@ import (
 
 // Mesh is one instance.
 type Mesh struct {
-	set     *Settings
-	log     *slog.Logger
-	level   *slog.LevelVar
-	now     func() time.Time
-	started time.Time
+	set   *Settings
+	log   *slog.Logger
+	level *slog.LevelVar
+	// baseLevel is what the log shows unless a setting says otherwise.
+	baseLevel slog.Level
+	now       func() time.Time
+	started   time.Time
 
 	store     *store.Store
 	session   *store.Session
@@ -92,7 +94,7 @@ func (m *Mesh) background(work func(context.Context)) {
 // New prepares an instance; Run starts it.
 func New(set Settings, log *slog.Logger, level *slog.LevelVar) (*Mesh, error) {
 	m := &Mesh{
-		set: &set, log: log, level: level, now: time.Now, pool: newPool(), times: track.NewLoadTimes(0),
+		set: &set, log: log, level: level, baseLevel: level.Level(), now: time.Now, pool: newPool(), times: track.NewLoadTimes(0),
 		drained: make(chan struct{}), stopAsked: make(chan struct{}), publishWake: make(chan struct{}, 1),
 	}
 	m.started = m.now()
@@ -166,14 +168,12 @@ func (m *Mesh) settingChanged(name string, _, after *string) {
 	}
 	switch name {
 	case "logger_level":
-		level := slog.LevelInfo
+		level := m.baseLevel
 		if value != "" && level.UnmarshalText([]byte(value)) != nil {
 			m.log.Warn("The setting logger_level is no level and is left out; use debug, info, warn or error", "value", value)
 			return
 		}
-		if m.level != nil {
-			m.level.Set(level)
-		}
+		m.level.Set(level)
 	case "log_each_invocation":
 		m.logEach.Store(value == "true" || value == "" && m.set.LogEachInvoke)
 	case "scaleup_rpm_threshold":
@@ -346,7 +346,10 @@ func (m *Mesh) record() *store.Instance {
 	r := &store.Instance{
 		Count: c.models.Len(), Capacity: c.models.Capacity(), Used: c.models.Used(), Loading: m.pool.pending(), RPM: m.rpm.Load(),
 		Shutdown: m.draining.Load(), Started: m.started.UnixMilli(), Version: versionNumber(m.set.Version), Location: m.set.Location, Zone: m.set.Zone,
-		Labels: m.set.Labels, Address: m.address(), LRU: c.oldest(m.now().UnixMilli()),
+		Labels: m.set.Labels, Address: m.address(),
+	}
+	if r.Count > 0 { // otherwise it would be another time whenever somebody looks, and worth telling
+		r.LRU = c.oldest(m.now().UnixMilli())
 	}
 	if said != nil {
 		r.LoadThreads = said.threads

@@ -302,6 +302,7 @@ func TestCopies(t *testing.T) {
 	calls := load(t, 4, []string{"busy"}, func() []*pod { return []*pod{a, b} })
 	eventually(t, "a busy model gets copies", copies("busy", func(n int) bool { return n >= 2 }))
 	calls.end(t)
+	follows(t, a)
 	for i := range 40 { // memory gets short
 		id := fmt.Sprintf("m%d", i)
 		a.register(id, "", "", true, false)
@@ -310,6 +311,37 @@ func TestCopies(t *testing.T) {
 		a.mustCall(fmt.Sprintf("m%d", i))
 	}
 	eventually(t, "copies that nobody needs go", copies("busy", func(n int) bool { return n <= 1 }))
+}
+
+// follows: the next model of a name gets as many copies as the one that it replaces.
+func follows(t *testing.T, a *pod) {
+	t.Helper()
+	set := func(target, key string) {
+		_, err := a.api().SetVModel(within(t, patience), &wire.SetVModelRequest{
+			VModelId: "name", TargetModelId: target, ModelInfo: &wire.ModelInfo{Type: "mt:test", Key: key}, AutoDeleteTargetModel: true, LoadNow: true,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	set("before", `{"min_copies":2}`)
+	eventually(t, "the first model has its copies", func() error {
+		if got := a.loadedIn("before"); len(got) != 2 {
+			return fmt.Errorf("it is loaded in %v", got)
+		}
+		return nil
+	})
+	set("after", "")
+	eventually(t, "the next model has taken over", func() error {
+		info, err := a.api().GetVModelStatus(within(t, patience), &wire.GetVModelStatusRequest{VModelId: "name"})
+		if err == nil && info.ActiveModelId != "after" {
+			err = fmt.Errorf("%v", info)
+		}
+		return err
+	})
+	if got := a.loadedIn("after"); len(got) != 2 {
+		t.Errorf("the next model is loaded in %v, want two copies as before", got)
+	}
 }
 
 // TestRuntimeKilled: the models of a runtime that died are loaded again, elsewhere or where they were.

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/netip"
 	"time"
 
 	"github.com/modelplane/modelplane/internal/modelmesh/mesh/store"
@@ -74,6 +75,10 @@ func (m *Mesh) preStop() http.Handler {
 		m.tell(w, r)
 	})
 	mux.HandleFunc("/stop", func(w http.ResponseWriter, r *http.Request) {
+		if from, err := netip.ParseAddrPort(r.RemoteAddr); err != nil || !from.Addr().Unmap().IsLoopback() || r.Method != http.MethodPost {
+			http.Error(w, "only this pod itself may stop its mesh", http.StatusForbidden)
+			return
+		}
 		m.stopOnce.Do(func() { close(m.stopAsked) })
 		if r.URL.Query().Get("wait") != "" {
 			m.tell(w, r)
