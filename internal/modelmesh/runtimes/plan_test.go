@@ -51,10 +51,10 @@ func planner(t testing.TB) *cli.Planner {
 
 // TestPlan decides about manifests in files, without a cluster, at noon of the first of January 2026.
 func TestPlan(t *testing.T) {
-	testkit.Golden(t, "testdata/plan", func(t *testing.T, in []byte) []byte { return plan(t, in) })
+	testkit.Golden(t, "testdata/plan", plan)
 }
 
-func plan(t testing.TB, in []byte) []byte {
+func plan(t *testing.T, in []byte) []byte {
 	t.Helper()
 	var out bytes.Buffer
 	if err := planner(t).PlanText(t.Context(), "in.yaml", in, &out); err != nil {
@@ -65,11 +65,25 @@ func plan(t testing.TB, in []byte) []byte {
 
 // TestSamples: what users of the archived project have in their repositories is accepted, and becomes a Deployment.
 func TestSamples(t *testing.T) {
-	dir := filepath.Join("..", "..", "..", "..", "shared", "conformance", "manifests", "modelmesh")
-	files, _ := filepath.Glob(filepath.Join(dir, "runtime-*.yaml"))
+	files, _ := filepath.Glob(filepath.Join("..", "..", "..", "..", "shared", "conformance", "manifests", "modelmesh", "runtime-*.yaml"))
 	if len(files) == 0 {
 		t.Skip("the samples are not here")
 	}
+	become(t, files)
+}
+
+// TestShipped: so does what comes with the chart.
+func TestShipped(t *testing.T) {
+	files, _ := filepath.Glob(filepath.Join("..", "..", "..", "charts", "modelplane", "files", "meshruntimes", "*.yaml"))
+	if len(files) == 0 {
+		t.Fatal("the chart has no multi-model runtimes")
+	}
+	become(t, files)
+}
+
+// become fails the test unless each runtime becomes a Deployment of its name.
+func become(t *testing.T, files []string) {
+	t.Helper()
 	for _, file := range files {
 		text, err := os.ReadFile(file)
 		if err != nil {
