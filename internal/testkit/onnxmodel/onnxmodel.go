@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package onnxmodel writes small ONNX models that are real: ONNX Runtime loads them, each answers with numbers of its own,
-// and each is as large as a test wants. It writes the few fields that such a model has by hand, so that neither a schema
-// nor a tool of another language is needed.
+// and each is as large as a test wants. Tests of the ONNX server, which is a module of its own, prove that. The few fields
+// that such a model has are written by hand, so that neither a schema nor a tool of another language is needed.
 package onnxmodel
 
 import (

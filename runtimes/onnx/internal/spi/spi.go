@@ -92,25 +92,34 @@ func (s *server) LoadModel(ctx context.Context, r *wire.LoadModelRequest) (*wire
 	return &wire.LoadModelResponse{SizeInBytes: uint64(size)}, nil
 }
 
-// checkFormat refuses a model that says it is none of ours. The key is JSON when it comes from a control plane, and may be
-// anything when somebody registers models by hand; then the file itself must tell.
+// checkFormat refuses a model that says it is none of ours.
 func checkFormat(key string) error {
+	if format := formatIn(key); format != "" && !strings.EqualFold(format, Format) {
+		return inference.Invalidf("a model of the format %q cannot be loaded here; this server loads %q", format, Format)
+	}
+	return nil
+}
+
+// formatIn is the format that a key names, as an object or a word. The key is JSON when it comes from a control plane, and
+// may be anything when somebody registers models by hand; then the file itself must tell.
+func formatIn(key string) string {
 	var said struct {
 		Type json.RawMessage `json:"model_type"`
 	}
-	var format struct {
+	if err := json.Unmarshal([]byte(key), &said); err != nil {
+		return ""
+	}
+	var object struct {
 		Name string `json:"name"`
 	}
-	if json.Unmarshal([]byte(key), &said) != nil {
-		return nil
+	if err := json.Unmarshal(said.Type, &object); err == nil {
+		return object.Name
 	}
-	if json.Unmarshal(said.Type, &format) != nil && json.Unmarshal(said.Type, &format.Name) != nil {
-		return nil
+	var word string
+	if err := json.Unmarshal(said.Type, &word); err != nil {
+		return ""
 	}
-	if format.Name != "" && !strings.EqualFold(format.Name, Format) {
-		return inference.Invalidf("a model of the format %q cannot be loaded here; this server loads %q", format.Name, Format)
-	}
-	return nil
+	return word
 }
 
 func (s *server) UnloadModel(ctx context.Context, r *wire.UnloadModelRequest) (*wire.UnloadModelResponse, error) {
