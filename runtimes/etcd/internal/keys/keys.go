@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
@@ -49,7 +50,7 @@ func Backup(ctx context.Context, client *clientv3.Client, prefix string, to io.W
 	}
 	count, revision := 0, int64(0)
 	for {
-		got, err := client.Get(ctx, from, clientv3.WithRange(end), clientv3.WithLimit(page), clientv3.WithRev(revision))
+		got, err := get(ctx, client, from, clientv3.WithRange(end), clientv3.WithLimit(page), clientv3.WithRev(revision))
 		if err != nil {
 			return count, fmt.Errorf("read etcd: %w", err)
 		}
@@ -74,6 +75,15 @@ func Backup(ctx context.Context, client *clientv3.Client, prefix string, to io.W
 		from = string(got.Kvs[len(got.Kvs)-1].Key) + "\x00"
 	}
 	return count, errors.Join(lines.Encode(entry{End: &count}), out.Flush())
+}
+
+// patience with an etcd that does not answer.
+const patience = 30 * time.Second
+
+func get(ctx context.Context, client *clientv3.Client, key string, options ...clientv3.OpOption) (*clientv3.GetResponse, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	return client.Get(ctx, key, options...)
 }
 
 // Result of a restore.
@@ -134,6 +144,8 @@ func write(ctx context.Context, client *clientv3.Client, part []entry, overwrite
 		}
 		ops = append(ops, put)
 	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
 	answer, err := client.Txn(ctx).Then(ops...).Commit()
 	if err != nil {
 		return 0, err
@@ -147,10 +159,10 @@ func write(ctx context.Context, client *clientv3.Client, part []entry, overwrite
 	return written, nil
 }
 
-// Under is the prefix of everything that belongs to one installation.
+// Under is the prefix of everything that belongs to one installation. All keys begin with a slash, also where the root does not.
 func Under(root string) string {
-	if root == "" {
+	if root = strings.Trim(root, "/"); root == "" {
 		return ""
 	}
-	return strings.TrimSuffix(root, "/") + "/"
+	return "/" + root + "/"
 }

@@ -201,7 +201,7 @@ func TestOneMember(t *testing.T) {
 	w := newWorld(t)
 	first := w.start(w.options(0, 1))
 	w.isReady(first)
-	w.put(w.connect(0), "root/mm/a", "1")
+	w.put(w.connect(0), "/root/mm/a", "1")
 	if answer, err := http.Get("http://127.0.0.1:" + w.ports[0][2] + "/readyz"); err != nil || answer.StatusCode != http.StatusOK {
 		t.Errorf("ready: %v %v", answer, err)
 	}
@@ -210,7 +210,7 @@ func TestOneMember(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.isReady(w.start(w.options(0, 1)))
-	if diff := cmp.Diff(map[string]string{"root/mm/a": "1"}, w.all(w.connect(0))); diff != "" {
+	if diff := cmp.Diff(map[string]string{"/root/mm/a": "1"}, w.all(w.connect(0))); diff != "" {
 		t.Errorf("after a restart:\n%s", diff)
 	}
 }
@@ -246,7 +246,7 @@ func TestThreeMembers(t *testing.T) {
 		members = append(members, w.start(w.options(i, 3)))
 	}
 	w.isReady(members...)
-	w.put(w.connect(0), "root/mm/a", "1")
+	w.put(w.connect(0), "/root/mm/a", "1")
 	w.eventually("all members are written down", func() error {
 		var known record
 		if err := json.Unmarshal([]byte(w.secret("certificates", membersKey)), &known); err != nil || len(known.Joined) != 3 {
@@ -257,12 +257,12 @@ func TestThreeMembers(t *testing.T) {
 	if err := members[1].stop(); err != nil {
 		t.Fatal(err)
 	}
-	w.put(w.connect(0), "root/mm/b", "2")
+	w.put(w.connect(0), "/root/mm/b", "2")
 	if err := os.RemoveAll(w.dirs[1]); err != nil {
 		t.Fatal(err)
 	}
 	w.isReady(w.start(w.options(1, 3)))
-	if diff := cmp.Diff(map[string]string{"root/mm/a": "1", "root/mm/b": "2"}, w.all(w.connect(1))); diff != "" {
+	if diff := cmp.Diff(map[string]string{"/root/mm/a": "1", "/root/mm/b": "2"}, w.all(w.connect(1))); diff != "" {
 		t.Errorf("after the loss of a disk:\n%s", diff)
 	}
 }
@@ -274,7 +274,7 @@ func TestGrows(t *testing.T) {
 	w := newWorld(t)
 	first := w.start(w.options(0, 1))
 	w.isReady(first)
-	w.put(w.connect(0), "root/mm/a", "1")
+	w.put(w.connect(0), "/root/mm/a", "1")
 	if err := first.stop(); err != nil {
 		t.Fatal(err)
 	}
@@ -293,7 +293,7 @@ func TestGrows(t *testing.T) {
 	})
 	w.isReady(w.start(w.options(0, 3)), second, third)
 	for i := range most {
-		if diff := cmp.Diff(map[string]string{"root/mm/a": "1"}, w.all(w.connect(i))); diff != "" {
+		if diff := cmp.Diff(map[string]string{"/root/mm/a": "1"}, w.all(w.connect(i))); diff != "" {
 			t.Errorf("member %d:\n%s", i, diff)
 		}
 	}
@@ -308,7 +308,7 @@ func TestBackup(t *testing.T) {
 	source, target := from.connect(0), to.connect(0)
 	want := map[string]string{}
 	for i := range 1203 {
-		key := fmt.Sprintf("root/mm/modelmesh-serving/registry/m%04d", i)
+		key := fmt.Sprintf("/root/mm/modelmesh-serving/registry/m%04d", i)
 		want[key] = strings.Repeat("x", i)
 		from.put(source, key, want[key])
 	}
@@ -316,8 +316,8 @@ func TestBackup(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	from.put(source, "root/mm/modelmesh-serving/instances/i", "lives", clientv3.WithLease(lease.ID))
-	from.put(source, "elsewhere/a", "of somebody else")
+	from.put(source, "/root/mm/modelmesh-serving/instances/i", "lives", clientv3.WithLease(lease.ID))
+	from.put(source, "/elsewhere/a", "of somebody else")
 	var file bytes.Buffer
 	if n, err := keys.Backup(context.Background(), source, keys.Under("root"), &file); err != nil || n != len(want) {
 		t.Fatalf("%d keys: %v", n, err)
@@ -326,7 +326,7 @@ func TestBackup(t *testing.T) {
 	if _, err := keys.Restore(context.Background(), target, half, false); err == nil || len(to.all(target)) > 0 {
 		t.Errorf("half a file: %v", err)
 	}
-	const kept = "root/mm/modelmesh-serving/registry/m0001"
+	const kept = "/root/mm/modelmesh-serving/registry/m0001"
 	to.put(target, kept, "newer")
 	done, err := keys.Restore(context.Background(), target, bytes.NewReader(file.Bytes()), false)
 	if err != nil || done != (keys.Result{Written: len(want) - 1, Kept: 1}) {
@@ -367,7 +367,7 @@ func TestRenewal(t *testing.T) {
 	if w.secret("model-serving-etcd", connection.Key) != told {
 		t.Error("clients, who read it once, are told another way")
 	}
-	w.put(w.connect(0), "root/mm/a", "1")
+	w.put(w.connect(0), "/root/mm/a", "1")
 }
 
 // TestAPIServerAway: nothing is made up while the Secret cannot be read.
