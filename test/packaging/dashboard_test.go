@@ -151,7 +151,14 @@ func registeredMetrics(t *testing.T) map[string][]string {
 		}
 		out[parts[1]] = labels
 	}
+	source, err := os.ReadFile("../../internal/modelmesh/mesh/metrics.go") // its registry needs a mesh that runs
+	if err != nil {
+		t.Fatal(err)
+	}
 	for name, labels := range meshMetrics {
+		if !strings.Contains(string(source), `("`+name+`", `) {
+			t.Errorf("the mesh has no %s", name)
+		}
 		out["modelmesh_"+name] = labels
 	}
 	return out
