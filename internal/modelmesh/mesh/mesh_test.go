@@ -339,9 +339,12 @@ func follows(t *testing.T, a *pod) {
 		}
 		return err
 	})
-	if got := a.loadedIn("after"); len(got) != 2 {
-		t.Errorf("the next model is loaded in %v, want two copies as before", got)
-	}
+	eventually(t, "the next model has as many copies", func() error { // the mirrors of names and of models are two
+		if got := a.loadedIn("after"); len(got) != 2 {
+			return fmt.Errorf("it is loaded in %v", got)
+		}
+		return nil
+	})
 }
 
 // TestRuntimeKilled: the models of a runtime that died are loaded again, elsewhere or where they were.

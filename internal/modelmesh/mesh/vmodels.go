@@ -392,15 +392,15 @@ func (m *Mesh) transition(ctx context.Context, name string) {
 	v := row.Value
 	asked, cancel := context.WithTimeout(ctx, transitionTime)
 	defer cancel()
-	copies := 1
-	if active, ok := m.models.Get(v.Active); ok {
+	copies := 0
+	if active, ok, err := m.models.Refresh(asked, v.Active); err == nil && ok { // the mirror may lag behind whoever set the target
 		for _, c := range active.Value.Copies {
-			if c.Loaded != 0 && m.exists(c.Instance) {
+			if m.exists(c.Instance) {
 				copies++
 			}
 		}
-		copies = max(copies-1, 1)
 	}
+	copies = max(copies, 1)
 	err := m.ensureCopies(asked, v.Target, copies, loadRequest{LastUsed: m.now().UnixMilli(), Wait: true})
 	if ctx.Err() != nil {
 		return
