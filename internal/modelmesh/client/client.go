@@ -300,9 +300,9 @@ func worded(err error, m Mesh) error {
 	case codes.Unavailable:
 		return errors.New(where + " does not answer. Check that its pods run, and the network and the certificates between them and the manager.")
 	case codes.DeadlineExceeded, codes.Canceled:
-		return fmt.Errorf("%s did not answer within %s. Look at the logs of its pods.", where, Timeout) //nolint:staticcheck // a sentence
+		return errors.New(where + " did not answer within " + Timeout.String() + ". Look at the logs of its pods.")
 	case codes.Unimplemented:
 		return errors.New(where + " does not know the question. Check that its pods run a mesh.")
 	}
-	return fmt.Errorf("%s refuses: %s (%s). Look at the logs of its pods.", where, clean(status.Convert(err).Message()), status.Code(err)) //nolint:staticcheck // a sentence
+	return errors.New(where + " refuses: " + clean(status.Convert(err).Message()) + " (" + status.Code(err).String() + "). Look at the logs of its pods.")
 }

@@ -97,10 +97,10 @@ func modelOf(name, path string, source model.Source) model.Model {
 	return model.Model{Name: name, Source: source, ID: name + "__" + string(source) + "-0123456789", Type: "mt:onnx", Path: path, Key: "{}"}
 }
 
-func (b *bench) eventually(t *testing.T, what string, true func() bool) {
+func (b *bench) eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	testkit.Eventually(t, patience, what, func() error {
-		if !true() {
+		if !holds() {
 			return errors.New("not yet")
 		}
 		return nil

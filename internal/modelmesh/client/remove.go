@@ -44,8 +44,8 @@ func releaseOnce(ctx context.Context, kv *clientv3.Client, m Mesh, name string, 
 		return err == nil, err
 	}
 	record := vmodelRecord{}
-	if json.Unmarshal(have.Kvs[0].Value, &record) != nil || record.Owner != source {
-		return true, nil // not ours
+	if unread := json.Unmarshal(have.Kvs[0].Value, &record); unread != nil || record.Owner != source {
+		return true, nil //nolint:nilerr // what cannot be read is not ours
 	}
 	when := []clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(key), "=", have.Kvs[0].ModRevision)}
 	then := []clientv3.Op{clientv3.OpDelete(key)}

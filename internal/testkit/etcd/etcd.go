@@ -83,6 +83,6 @@ func free(t testing.TB) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close() //nolint:errcheck // only its number was wanted
+	defer l.Close()
 	return l.Addr().String()
 }
