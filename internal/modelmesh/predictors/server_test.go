@@ -30,6 +30,7 @@ import (
 	"github.com/modelplane/modelplane/api/serving/v1alpha1"
 	"github.com/modelplane/modelplane/api/serving/v1beta1"
 	"github.com/modelplane/modelplane/charts"
+	"github.com/modelplane/modelplane/internal/chart/charttest"
 	"github.com/modelplane/modelplane/internal/engine"
 	"github.com/modelplane/modelplane/internal/engine/domaintest"
 	"github.com/modelplane/modelplane/internal/modelmesh/client/meshtest"
@@ -96,6 +97,7 @@ func newBench(t *testing.T) *bench {
 		}
 	}
 	b := &bench{Bench: domaintest.New(t, cluster, scheme), etcd: etcd.Start(t)}
+	b.Manager = charttest.RBAC(t, cluster, b.NS)
 	b.enable(t, true)
 	b.Create(t, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: b.NS, Name: "model-serving-etcd"}, Data: b.etcd.Secret("root")})
 	b.mesh = meshtest.Start(t, b.etcd.Client, "/root/mm/"+service)
@@ -205,7 +207,7 @@ func TestPredictors(t *testing.T) {
 	b := newBench(t)
 	conditions := b.WatchConditions(t, v1alpha1.GroupVersion.WithKind("Predictor"), b.NS, testkit.AllowUnready(ConditionLatest), testkit.AllowFlap("Loaded", "Standby", "RuntimeUnhealthy", "ModelLoadFailed"))
 	counter := testkit.NewCounter()
-	stop := b.manage(t, counter.Wrap(b.Config()))
+	stop := b.manage(t, counter.Wrap(b.Manager))
 	const many = 30
 	var all []*v1alpha1.Predictor
 	for i := range many {
@@ -279,7 +281,7 @@ func TestPredictors(t *testing.T) {
 	stop()
 	restarted := testkit.NewCounter()
 	before := b.mesh.Total()
-	stop = b.manage(t, restarted.Wrap(b.Config()))
+	stop = b.manage(t, restarted.Wrap(b.Manager))
 	t.Run("a restart asks once and writes nothing", func(t *testing.T) {
 		testkit.Eventually(t, patience, "all to be asked for", func() error {
 			if n := b.mesh.Total() - before; n < many+1 {
@@ -335,7 +337,7 @@ func TestHomeless(t *testing.T) {
 		defer mu.Unlock()
 		return words
 	}
-	b.manage(t, b.Config())
+	b.manage(t, b.Manager)
 	p := b.predictor("iris", "a")
 	b.Create(t, p)
 	b.wait(t, p, "RuntimeUnhealthy", "RuntimeUnhealthy")
@@ -361,7 +363,7 @@ func TestHomeless(t *testing.T) {
 func TestSilent(t *testing.T) {
 	b := newBench(t)
 	b.mesh.Silent = true
-	b.manage(t, b.Config())
+	b.manage(t, b.Manager)
 	p := b.predictor("iris", meshtest.Held)
 	b.Create(t, p)
 	b.wait(t, p, "Loading", "Loading")
@@ -376,7 +378,7 @@ func TestSilent(t *testing.T) {
 func TestServices(t *testing.T) {
 	b := newBench(t)
 	counter := testkit.NewCounter()
-	b.manage(t, counter.Wrap(b.Config()))
+	b.manage(t, counter.Wrap(b.Manager))
 	isvc, elsewhere := b.isvc("iris", "a"), b.isvc("other", "a")
 	elsewhere.Annotations = nil
 	b.Create(t, isvc, elsewhere)
@@ -429,7 +431,7 @@ func TestFaults(t *testing.T) {
 		return nil
 	})
 	faults := testkit.NewFaults(7).AddEach(0.03)
-	testkit.Insist(t, func(ctx context.Context) error { return b.Run(ctx, faults.Wrap(b.Config())) })
+	testkit.Insist(t, func(ctx context.Context) error { return b.Run(ctx, faults.Wrap(b.Manager)) })
 	var all []*v1alpha1.Predictor
 	for i := range 5 {
 		all = append(all, b.predictor(fmt.Sprintf("iris-%d", i), "a"))
@@ -453,7 +455,7 @@ func TestKilled(t *testing.T) {
 	var p *v1alpha1.Predictor
 	round := 0
 	testkit.KillEverywhere(t, testkit.KillTest{
-		Config: b.Config(),
+		Config: b.Manager,
 		Run:    b.Run,
 		Reset: func(t testing.TB) {
 			round++
