@@ -249,7 +249,13 @@ func (m *Mesh) ensureCopies(ctx context.Context, id string, copies int, how load
 			if ctx.Err() != nil {
 				return status.FromContextError(ctx.Err()).Err()
 			}
-			excluded, last = append(excluded, target), err
+			last = err
+			if o, ours := asOutcome(err); ours && o.kind == outcomeAbsent && !how.Extra { // somebody else began meanwhile
+				if _, _, failed := m.models.Refresh(ctx, id); failed == nil {
+					continue
+				}
+			}
+			excluded = append(excluded, target)
 			continue
 		}
 		begun = append(begun, target)
