@@ -16,7 +16,7 @@ TESTFLAGS ?=
 # How many test packages run at once. Each may start an API server of its own, and waits for it more than it computes.
 TESTJOBS ?= $(shell echo $$((3 * $$(nproc))))
 # Packages whose tests take longest. They begin first, the longest before all, so that none of them is waited for alone at the end.
-SLOW := $(addprefix ./,test/packaging test/serving internal/mlflow test/engine internal/serving bench/serving hack/image internal/serving/graphs internal/serving/trainedmodels)
+SLOW := $(addprefix ./,test/packaging test/serving internal/mlflow test/engine internal/serving bench/serving bench/modelmesh hack/image internal/serving/graphs internal/serving/trainedmodels)
 # Packages in which many things happen at once. With RACE=1 they are tested with the race detector instead of without.
 RACY := $(addprefix ./internal/,engine/... testkit/... process/... manager/... certs/... admission/... fetch/... modelmesh/mesh/... modelmesh/puller modelmesh/rest openinference modelregistry/catalog/... modelregistry/server modelregistry/server/entity modelregistry/server/filter)
 RACE ?=
@@ -28,6 +28,8 @@ FUZZSINCE ?=
 FUZZBUDGET ?=
 # The numbers of InferenceServices that are measured, one run each.
 BENCHSERVICES ?= 1000 5000
+# The numbers of Predictors that are measured, one run each.
+BENCHPREDICTORS ?= 2000 10000
 LINT := $(GO) tool -modfile=$(CURDIR)/tools/go.mod golangci-lint
 
 state := $${XDG_STATE_HOME:-$$HOME/.local/state}/modelplane
@@ -187,6 +189,7 @@ bench: ## Run the benchmarks and check their figures against the expected ranges
 	@$(GO) run ./bench/registry -upstream -n 5000 -out dist/bench/registry-upstream.json
 	@echo "==> mesh of multi-model runtimes"
 	@$(GO) run ./bench/modelmesh
+	@for n in $(BENCHPREDICTORS); do echo "==> $$n Predictors"; $(GO) run ./bench/modelmesh -predictors "$$n" -out "dist/bench/predictors-$$n.json" || exit 1; done
 	@echo "==> ONNX server"
 	@cd runtimes/onnx && CGO_ENABLED=1 $(GO) run ./bench
 

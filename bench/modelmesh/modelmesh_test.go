@@ -145,3 +145,23 @@ func TestQuantiles(t *testing.T) {
 		t.Error(diff)
 	}
 }
+
+// TestPredictors goes through all phases of the control plane with few Predictors, and holds it to every promise.
+func TestPredictors(t *testing.T) {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := options{predictors: 30, processes: 2, idle: 3 * time.Second, say: t.Logf}
+	r := o.measurePredictors(t, self, checkout.Program(t, "modelplane-pod"), checkout.Program(t, "modelplane"))
+	for _, broken := range r.broken() {
+		t.Error(broken)
+	}
+	if r.Writes < 1 || r.Calls < 1 || r.PeakMiB < 1 || r.P50 <= 0 {
+		t.Errorf("it was not counted: %+v", r)
+	}
+	bad := predictorsReport{Writes: 4.1, Calls: 3.1, IdleCalls: 1}
+	if got := bad.broken(); len(got) != 3 {
+		t.Errorf("three broken promises are %v", got)
+	}
+}

@@ -36,8 +36,6 @@ const (
 	account = "measured"
 	service = "modelmesh-serving"
 	root    = "bench" // of the keys in etcd
-	// asking is how many clients create Predictors at once.
-	asking = 16
 	// quiet is how long nothing is asked before a phase has ended.
 	quiet = 3 * time.Second
 )
