@@ -52,10 +52,10 @@ func (d *Domain) observe(ctx context.Context, r engine.Reader, source model.Sour
 		return seen, err
 	}
 	seen.Mesh = client.Mesh{Namespace: obj.GetNamespace(), Service: seen.Platform.Service}
-	if err = seen.pods(ctx, r); err != nil {
+	if err := seen.pods(ctx, r); err != nil {
 		return seen, err
 	}
-	if err = seen.secrets(ctx, r); err != nil {
+	if err := seen.secrets(ctx, r); err != nil {
 		return seen, err
 	}
 	of, key := kubeclient.ObjectKeyFromObject(obj), string(obj.GetUID())

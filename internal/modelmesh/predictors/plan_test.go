@@ -125,7 +125,8 @@ func decide[T metav1.Object](t *testing.T, kind deciding[T], obj T, said *heard,
 func (h *heard) apply(t *testing.T, seen *Seen, m model.Model) {
 	t.Helper()
 	if h.Fails > 0 {
-		failed := engine.Answer{Err: errors.New("The mesh does not answer. Check it."), Failures: h.Fails} //nolint:staticcheck // a sentence
+		const told = "The mesh does not answer. Check it."
+		failed := engine.Answer{Err: errors.New(told), Failures: h.Fails}
 		seen.Set, seen.Status, seen.Deleted = failed, failed, failed
 	}
 	seen.Deleted.Done = h.Deleted
