@@ -251,17 +251,33 @@ func (c *clock) quantiles(since time.Time) (p50, p99 float64) {
 	return p50, p99
 }
 
-// loaded waits until all are.
+// loaded waits until all are, as long as it gets on.
 func (p *plane) loaded(t testing.TB, c *clock) {
 	t.Helper()
-	testkit.Eventually(t, 10*time.Minute, "the Predictors to be loaded", func() error {
+	const stuck = 90 * time.Second
+	count, last := -1, time.Now()
+	testkit.Eventually(t, time.Hour, "the Predictors to be loaded", func() error {
 		select {
 		case <-p.manager.Ended():
 			t.Fatalf("the manager has ended:\n%s", p.manager.Output())
 		default:
 		}
-		return c.missing()
+		err := c.missing()
+		if n := c.count(); n != count {
+			count, last = n, time.Now()
+		}
+		if err != nil && time.Since(last) > stuck {
+			t.Fatalf("nothing was loaded for %v: %v\nThe manager wrote:\n%s", stuck, err, p.manager.Output())
+		}
+		return err
 	})
+}
+
+// count is how many are loaded.
+func (c *clock) count() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.loaded)
 }
 
 // settled waits until neither the API server nor the mesh has been asked anything for a while.
