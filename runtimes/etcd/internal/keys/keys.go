@@ -74,7 +74,8 @@ func Backup(ctx context.Context, client *clientv3.Client, prefix string, to io.W
 		}
 		from = string(got.Kvs[len(got.Kvs)-1].Key) + "\x00"
 	}
-	return count, errors.Join(lines.Encode(entry{End: &count}), out.Flush())
+	err := errors.Join(lines.Encode(entry{End: &count}), out.Flush())
+	return count, err
 }
 
 // patience with an etcd that does not answer.

@@ -49,6 +49,7 @@ func newWorld(t *testing.T) *world {
 	server := httptest.NewServer(w)
 	t.Cleanup(server.Close)
 	w.client = &secrets.Client{URL: server.URL, Namespace: "models", HTTP: server.Client(), Token: func() (string, error) { return "token", nil }}
+	var held []net.Listener // until all ports are known, so that none is taken twice
 	for i := range most {
 		w.dirs[i] = filepath.Join(t.TempDir(), "data")
 		for j := range w.ports[i] {
@@ -56,9 +57,12 @@ func newWorld(t *testing.T) *world {
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer func() { _ = listener.Close() }()
+			held = append(held, listener)
 			_, w.ports[i][j], _ = net.SplitHostPort(listener.Addr().String())
 		}
+	}
+	for _, listener := range held {
+		listener.Close()
 	}
 	return w
 }
@@ -202,8 +206,13 @@ func TestOneMember(t *testing.T) {
 	first := w.start(w.options(0, 1))
 	w.isReady(first)
 	w.put(w.connect(0), "/root/mm/a", "1")
-	if answer, err := http.Get("http://127.0.0.1:" + w.ports[0][2] + "/readyz"); err != nil || answer.StatusCode != http.StatusOK {
-		t.Errorf("ready: %v %v", answer, err)
+	answer, err := http.Get("http://127.0.0.1:" + w.ports[0][2] + "/readyz")
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer.Body.Close()
+	if answer.StatusCode != http.StatusOK {
+		t.Errorf("ready: %s", answer.Status)
 	}
 	w.refusesStrangers()
 	if err := first.stop(); err != nil {
