@@ -194,7 +194,7 @@ func (t *task) questions() ([]engine.Call, time.Duration) {
 		question.After = s.View.Revision
 		return []engine.Call{{Name: client.CallStatus, Key: t.uid, Request: question}}, 0
 	}
-	if !homeless && (s.Told || !loading(s.Last.Status)) {
+	if !homeless && (s.Told && t.onItsWay() || !loading(s.Last.Status)) {
 		return nil, 0
 	}
 	// Nobody will tell when it has changed: the mesh does not write it down, or a pod that is missing is none of its own.
@@ -212,6 +212,12 @@ func (t *task) questions() ([]engine.Call, time.Duration) {
 func pause(attempts int) time.Duration {
 	const shortest, longest, steps = time.Second, time.Minute, 6
 	return min(shortest<<min(attempts, steps), longest)
+}
+
+// onItsWay tells whether some pod has written down that it loads the model, and so will write down what comes of it. Without
+// one it may have been loaded and had to go before anybody looked, or there was no room for it.
+func (t *task) onItsWay() bool {
+	return t.seen.View.ActiveCopies.Total > 0 || t.seen.View.TargetCopies.Total > 0
 }
 
 // loading tells whether a model is on its way.
