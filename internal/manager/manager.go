@@ -156,7 +156,7 @@ func newManager(ctx context.Context, cfg *rest.Config, opts Options, domains []D
 	}
 	mgr, err := ctrl.NewManager(cfg, ctrl.Options{
 		Scheme:                              scheme,
-		Logger:                              opts.Log,
+		Logger:                              quietStop(ctx, opts.Log),
 		Cache:                               opts.Cache,
 		Controller:                          config.Controller{MaxConcurrentReconciles: opts.Workers, SkipNameValidation: ptr.To(true)},
 		LeaderElection:                      opts.LeaderElection,

@@ -25,6 +25,10 @@ var differences = []difference{
 		isvc, "spec.canary[].predictor.model.modelFormat", "object",
 		"a canary has the type of the predictor itself, for which the table does not require a format",
 	},
+	{
+		"serving.kserve.io/v1alpha1 Predictor", "status.conditions*", "*",
+		"conditions say beside the known fields what is wrong and what to do; clients that do not know them see no difference",
+	},
 }
 
 const isvc = "serving.kserve.io/v1beta1 InferenceService"
