@@ -261,8 +261,12 @@ func (m *Mesh) forward(ctx context.Context, c *call, instance, mode string) erro
 	if c.vmodel != "" {
 		header[headerVModel] = []string{c.vmodel}
 	}
-	if len(c.excluded) > 0 {
-		header[headerExcluded] = c.excluded
+	excluded := c.excluded
+	if mode == modeLoad { // whoever has another one load a model has none itself, whatever its record still says
+		excluded = append(slices.Clip(excluded), m.set.Instance)
+	}
+	if len(excluded) > 0 {
+		header[headerExcluded] = excluded
 	}
 	p.inflight.Add(1)
 	p.picked.Store(m.now().UnixNano())
