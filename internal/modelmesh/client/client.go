@@ -47,6 +47,8 @@ type Question struct {
 	// asked because time has passed. They tell a new question from the one before.
 	After   int64
 	Attempt int
+	// Since is the number of the answer that the question follows. The same question after another answer is a new one.
+	Since int64
 }
 
 // String says what the mesh is asked, for people.
@@ -71,6 +73,8 @@ type Answer struct {
 	At      time.Time
 	// Pods tells the pods that were there from those that are there later.
 	Pods string
+	// Number tells answers apart, and the moment when the mesh forgot what it had said.
+	Number int64
 }
 
 // who is an object that a model comes from.
@@ -86,6 +90,7 @@ type Client struct {
 	dial dialer
 
 	mu      sync.Mutex
+	number  int64
 	answers map[who]Answer
 	meshes  map[string]*connection // by namespace
 	wakers  map[model.Source]func(types.NamespacedName)
@@ -97,7 +102,7 @@ type Client struct {
 func New() *Client {
 	c := &Client{now: time.Now, answers: map[who]Answer{}, meshes: map[string]*connection{}, wakers: map[model.Source]func(types.NamespacedName){}}
 	c.watch = newWatch(c.wake)
-	c.watch.lost = c.forget
+	c.watch.lost = c.lost
 	return c
 }
 
@@ -106,12 +111,12 @@ func (c *Client) DialWith(dial func(ctx context.Context, address string) (net.Co
 	c.dial = dial
 }
 
-// Last is what the mesh said last of an object, if it said anything since the process began.
+// Last is what the mesh said last of an object, if it said anything since the process began that still holds.
 func (c *Client) Last(source model.Source, of types.NamespacedName) (Answer, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	a, ok := c.answers[who{of, source}]
-	return a, ok
+	a := c.answers[who{of, source}]
+	return a, a.Status != nil || a.Taken
 }
 
 // View is what the records say of an object's model now.
@@ -187,8 +192,7 @@ func (c *Client) set(ctx context.Context, w who, q Question) error {
 	if err != nil {
 		return worded(err, q.Mesh)
 	}
-	c.note(w, a)
-	return nil
+	return c.note(ctx, w, a)
 }
 
 // status asks how the model is.
@@ -204,8 +208,7 @@ func (c *Client) status(ctx context.Context, w who, q Question) error {
 	if info.GetStatus() == wire.VModelStatusInfo_NOT_FOUND {
 		a.ID = "" // to be asked for again
 	}
-	c.note(w, a)
-	return nil
+	return c.note(ctx, w, a)
 }
 
 // remove takes the object's name out of the mesh: by asking it, or where nobody is there to ask, in its records.
@@ -227,18 +230,34 @@ func (c *Client) remove(ctx context.Context, w who, q Question) error {
 	return err
 }
 
-// forget what the mesh said of an object that it no longer knows: it is asked for again.
+// forget an object that is no more.
 func (c *Client) forget(w who) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.answers, w)
 }
 
-func (c *Client) note(w who, a Answer) {
-	a.At = c.now()
+// lost says that what the mesh said of an object no longer holds, because it does not know it any more: it is asked for again.
+func (c *Client) lost(w who) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if _, said := c.answers[w]; said {
+		c.number++
+		c.answers[w] = Answer{Number: c.number}
+	}
+}
+
+// note keeps an answer, unless the question was withdrawn meanwhile: a later one may have been answered already.
+func (c *Client) note(ctx context.Context, w who, a Answer) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := context.Cause(ctx); err != nil {
+		return err
+	}
+	c.number++
+	a.At, a.Number = c.now(), c.number
 	c.answers[w] = a
+	return nil
 }
 
 func (c *Client) ask(ctx context.Context, m Mesh, question func(context.Context, wire.ModelMeshClient) (*wire.VModelStatusInfo, error)) (*wire.VModelStatusInfo, error) {

@@ -123,7 +123,7 @@ func (t *task) refuse() engine.Plan {
 	plan := engine.Plan{NoFinalizer: !t.registered}
 	if t.registered && s.Enabled && s.Broken == "" && len(s.Mesh.Addresses) > 0 {
 		if !s.Asked || s.View.Revision > s.Last.After && !s.View.Fits(s.Last.Status) {
-			question := client.Question{Mesh: s.Mesh, Model: model.Model{Name: t.model.Name, Source: t.model.Source}, After: s.View.Revision}
+			question := client.Question{Mesh: s.Mesh, Model: model.Model{Name: t.model.Name, Source: t.model.Source}, After: s.View.Revision, Since: s.Last.Number}
 			plan.Calls = []engine.Call{{Name: client.CallStatus, Key: t.uid, Request: question}}
 		}
 		if s.Asked {
@@ -173,7 +173,7 @@ func transitionOf(before v1alpha1.PredictorTransition) v1alpha1.PredictorTransit
 // questions are those that are due, and when the next one is.
 func (t *task) questions() ([]engine.Call, time.Duration) {
 	s := &t.seen
-	question := client.Question{Mesh: s.Mesh, Model: t.model, After: s.Last.After}
+	question := client.Question{Mesh: s.Mesh, Model: t.model, After: s.Last.After, Since: s.Last.Number}
 	set := func() []engine.Call {
 		question.Model.Ignored, question.Load = nil, t.loadNow()
 		return []engine.Call{{Name: client.CallSet, Key: t.uid, Request: question}}
