@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -151,6 +152,42 @@ func values(r *entity.Record, kinds []*entity.Kind, p filter.Property) []filter.
 	return one(r.Custom[p.Name])
 }
 
+// numbered takes numbers in quotes for numbers where an id or a time is compared: clients read and write them as text.
+func numbered(e filter.Expr, kinds []*entity.Kind) filter.Expr {
+	all := func(terms []filter.Expr) (out []filter.Expr) {
+		for _, term := range terms {
+			out = append(out, numbered(term, kinds))
+		}
+		return out
+	}
+	switch e := e.(type) {
+	case filter.And:
+		return filter.And{Terms: all(e.Terms)}
+	case filter.Or:
+		return filter.Or{Terms: all(e.Terms)}
+	case filter.Compare:
+		if e.Property.Quoted || e.Property.Type != "" {
+			return e
+		}
+		for _, k := range kinds {
+			f, known := k.Field(e.Property.Name)
+			if !known {
+				continue
+			}
+			if f.Type == entity.ID || f.Type == entity.Number {
+				e.Values = slices.Clone(e.Values)
+				for i, v := range e.Values {
+					if n, err := strconv.ParseInt(v.String, 10, 64); v.Type == filter.String && err == nil {
+						e.Values[i] = filter.Value{Type: filter.Int, Int: n}
+					}
+				}
+			}
+			return e
+		}
+	}
+	return e
+}
+
 func pointed(s *string) []filter.Value {
 	if s == nil {
 		return nil
@@ -181,7 +218,7 @@ func (s *shelf) compare(ctx context.Context, query string) error {
 	for name, kinds := range s.kinds {
 		var want []int64
 		for _, r := range s.all[name] {
-			if filter.Match(expr, func(p filter.Property) []filter.Value { return values(r, kinds, p) }) {
+			if filter.Match(numbered(expr, kinds), func(p filter.Property) []filter.Value { return values(r, kinds, p) }) {
 				want = append(want, r.ID)
 			}
 		}
@@ -227,7 +264,7 @@ var queries = []string{
 	"id > 3", "id IN (1,2,3)", "id = 1.5", "id >= 1.0", "createTimeSinceEpoch > 0", "lastUpdateTimeSinceEpoch < 1", "externalId = 'a'", "externalId LIKE '%'",
 	"n = 1", "n = 1.0", "n != 1", "n > 0", "n >= 0.5", "n < 0", "n IN (0, 1)", "n IN (0, 0.5)", "n = true", "n != true", "n.int_value = 1", "n.double_value = 1", "n.double_value > 0.25",
 	"n.bool_value = false", "text = 'a'", "text.string_value = '10'", "text = 10", "`text` = 'a'", "`name` = 'a'", "nobody = 1", "description = ''", "description LIKE '%a%'",
-	"registeredModelId = 1", "registeredModelId > 3", "registeredModelId IN (1, 3)", "registeredModelId = '1'", "author = 'a'", "value > 2", "value = 4.5", "step >= 3", "uri = 's3://a'", "uri LIKE 's3://%a'",
+	"registeredModelId = 1", "registeredModelId > 3", "registeredModelId IN (1, 3)", "registeredModelId = '1'", "registeredModelId='2'", "registeredModelId != '2'", "registeredModelId > '10'", "registeredModelId IN ('2', 3)", "author = 'a'", "value > 2", "value = 4.5", "step >= 3", "uri = 's3://a'", "uri LIKE 's3://%a'",
 	"startTimeSinceEpoch >= 3000", "startTimeSinceEpoch = 0", "startTimeSinceEpoch < 2500.5", "experimentId > 0", "status = 'RUNNING'",
 	"(name = 'a' OR name = 'b') AND (state = 'LIVE' OR n > 0) -- said", "name = 'a' AND (name = 'b' OR name = 'a')", "id = 9223372036854775807", "n = 9223372036854775807", "step = 3000000000",
 }
