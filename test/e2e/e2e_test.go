@@ -63,8 +63,12 @@ func TestMachine(t *testing.T) {
 			{"models come from storages", cluster.modelsComeFromStorages},
 			{"failures are explained", cluster.failuresAreExplained},
 		}},
+		{name: "many models", parts: []part{
+			{"a mesh serves many models", cluster.meshServesMany},
+			{"the page about ModelMesh is true", cluster.meshPageIsTrue},
+		}},
 		// These change settings of the whole platform and take the manager away, while others count what it says.
-		{name: "platform", after: []string{"first hour", "traffic", "rollouts", "registry", "full disk", "storages"}, parts: []part{
+		{name: "platform", after: []string{"first hour", "traffic", "rollouts", "registry", "full disk", "storages", "many models"}, parts: []part{
 			{"a canary gets its share", cluster.canaryGetsItsShare},
 			{"no request is lost", cluster.nothingIsLost},
 		}},

@@ -78,8 +78,21 @@ func (c cluster) inferRequest(example, model string) []byte {
 	return protowire.AppendBytes(protowire.AppendTag(message, fieldRawInputs, protowire.BytesType), raw)
 }
 
-// classesIn reads the first raw output of an answer.
+// classesIn reads the first raw output of an answer, which has whole numbers.
 func classesIn(message []byte) ([]int, error) {
+	raw, err := rawOutput(message)
+	if err != nil {
+		return nil, err
+	}
+	var classes []int
+	for ; len(raw) >= 8; raw = raw[8:] {
+		classes = append(classes, int(binary.LittleEndian.Uint64(raw)))
+	}
+	return classes, nil
+}
+
+// rawOutput is the first one of an answer.
+func rawOutput(message []byte) ([]byte, error) {
 	for len(message) > 0 {
 		number, kind, n := protowire.ConsumeTag(message)
 		if n < 0 {
@@ -97,11 +110,7 @@ func classesIn(message []byte) ([]int, error) {
 		if n < 0 {
 			return nil, protowire.ParseError(n)
 		}
-		var classes []int
-		for ; len(raw) >= 8; raw = raw[8:] {
-			classes = append(classes, int(binary.LittleEndian.Uint64(raw)))
-		}
-		return classes, nil
+		return raw, nil
 	}
 	return nil, errors.New("there is no output")
 }
