@@ -62,7 +62,7 @@ func TestSamples(t *testing.T) {
 			t.Fatal(err)
 		}
 		out := planned(t, append(text, pods...))
-		if found := asked.FindSubmatch(out); found == nil || !bytes.Equal(found[1], found[2]) {
+		if found := asked.FindSubmatch(out); len(found) == 0 || string(found[1]) != string(found[2]) {
 			t.Errorf("%s becomes\n%s", filepath.Base(file), out)
 		}
 	}
