@@ -194,10 +194,11 @@ func (t *task) questions() ([]engine.Call, time.Duration) {
 		question.After = s.View.Revision
 		return []engine.Call{{Name: client.CallStatus, Key: t.uid, Request: question}}, 0
 	}
-	if !homeless && (s.Told && t.onItsWay() || !loading(s.Last.Status)) {
+	if !homeless && !t.behind() && (s.Told && t.onItsWay() || !loading(s.Last.Status)) {
 		return nil, 0
 	}
-	// Nobody will tell when it has changed: the mesh does not write it down, or a pod that is missing is none of its own.
+	// Nobody will tell when it has changed: the mesh does not write it down, a pod that is missing is none of its own, or the
+	// pod that answered had not read yet what is written.
 	if wait := s.Last.At.Add(pause(s.Last.Attempt)).Sub(s.Now); wait > 0 {
 		return nil, wait
 	}
@@ -210,8 +211,18 @@ func (t *task) questions() ([]engine.Call, time.Duration) {
 
 // pause before the next question, which grows with those that changed nothing.
 func pause(attempts int) time.Duration {
-	const shortest, longest, steps = time.Second, time.Minute, 6
+	const shortest, longest = time.Second, time.Minute
 	return min(shortest<<min(attempts, steps), longest)
+}
+
+// steps is how often the pause before a question grows.
+const steps = 6
+
+// behind tells whether the mesh has said something else than its records. The pod that was asked reads them as well, and may be
+// later than we are. It has a minute to catch up.
+func (t *task) behind() bool {
+	s := &t.seen
+	return s.View.Revision > 0 && s.View.Owner == t.model.Source && s.Last.Attempt < steps && !s.View.Fits(s.Last.Status)
 }
 
 // onItsWay tells whether some pod has written down that it loads the model, and so will write down what comes of it. Without
