@@ -93,7 +93,7 @@ test: ## Run every test that needs no node, against a real API server
 	$(GO) run ./hack/progress $(GO) vet -v ./...; \
 	(cd local && $(GO) vet ./...); \
 	echo "==> tests; those with the race detector, of the local control plane and of the ONNX server run beside, and speak after them"; \
-	log=$$(mktemp); $(MAKE) --no-print-directory --keep-going test-beside TESTJOBS=$$(nproc) >"$$log" 2>&1 & beside=$$!; \
+	log=$$(mktemp); $(MAKE) --no-print-directory --keep-going --jobs 2 --output-sync=target test-beside TESTJOBS=$$(nproc) >"$$log" 2>&1 & beside=$$!; \
 	packages=$$($(GO) list $(SLOW) ./... | awk '!seen[$$0]++'); \
 	[ -z "$(RACE)" ] || packages=$$(grep -vxFf <($(GO) list $(RACY)) <<<"$$packages"); \
 	failed=; $(GO) test $(TESTLINK) -p $(TESTJOBS) -timeout 20m $(TESTFLAGS) $$packages || failed=1; \
@@ -133,8 +133,8 @@ test-etcd: ## Run the tests of the etcd that the chart runs
 	@echo "==> tests of etcd's image"
 	@cd runtimes/etcd && $(GO) vet ./... && $(GO) test $(TESTLINK) -p $(TESTJOBS) -timeout 20m $(TESTFLAGS) ./...
 
-.PHONY: e2e
-e2e: bin/up ## Bring everything up on this machine, use it, break it, take it down
+.PHONY: e2e-parts
+e2e-parts: ## Fetch and build what the end-to-end tests use beside the product itself
 	@echo "==> images for the tests"
 	@mkdir -p dist/e2e; for package in test/e2e/echo examples/quickstart/transformer; do \
 		name=modelplane-$$(basename $$package); \
@@ -167,6 +167,9 @@ e2e: bin/up ## Bring everything up on this machine, use it, break it, take it do
 		fi; cat "$$reference"; \
 	elif [ $$? -eq 3 ] && [ -z "$${CI:-}" ]; then rm -f "$$python" "$$python.new"; echo "    they cannot be had; what needs them is skipped"; \
 	else exit 1; fi
+
+.PHONY: e2e
+e2e: bin/up e2e-parts ## Bring everything up on this machine, use it, break it, take it down
 	@echo "==> end-to-end tests"
 	@local="$(local)"; MODELPLANE_LOCAL="$$local" MODELPLANE_UP="$(CURDIR)/bin/up" MODELPLANE_IMAGES=dist/e2e \
 		$(GO) test -tags e2e -count 1 -v -parallel 8 -timeout 30m $(TESTFLAGS) ./test/e2e/...
