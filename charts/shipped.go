@@ -55,6 +55,9 @@ func ServingConfig() (map[string]any, error) {
 	if download := config["storageInitializer"]; download["image"] == "" {
 		download["image"], download["command"] = "modelplane-pod", []string{"/modelplane-pod", "storage-initializer"}
 	}
+	if agent := config["agent"]; agent["image"] == "" {
+		agent["image"], agent["command"] = "modelplane-pod", []string{"/modelplane-pod", "agent"}
+	}
 	out := map[string]any{}
 	for key, value := range config {
 		text, err := json.Marshal(value)

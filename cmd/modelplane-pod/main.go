@@ -15,6 +15,7 @@ import (
 	"github.com/modelplane/modelplane/internal/modelmesh/puller"
 	"github.com/modelplane/modelplane/internal/modelmesh/rest"
 	"github.com/modelplane/modelplane/internal/process/command"
+	"github.com/modelplane/modelplane/internal/serving/agent"
 )
 
 func main() {
@@ -36,6 +37,7 @@ func arguments(called []string) []string {
 func newRoot() *cobra.Command {
 	root := &cobra.Command{Use: "modelplane-pod", Short: "What Modelplane runs in the pods of models"}
 	root.CompletionOptions.DisableDefaultCmd = true
-	root.AddCommand(initializer.New(), mesh.NewCommand(), mesh.NewStopCommand(), puller.NewCommand(), rest.NewCommand(), command.NewVersion())
+	root.AddCommand(initializer.New(), mesh.NewCommand(), mesh.NewStopCommand(), puller.NewCommand(), rest.NewCommand(), agent.NewCommand(),
+		command.NewVersion())
 	return root
 }

@@ -54,6 +54,8 @@ func TestWrongCallsAreOneLine(t *testing.T) {
 		{[]string{"mesh-puller", "--pulls=0"}, "--pulls and --parallel must be from 1 to 256"},
 		{[]string{"mesh-puller", "x"}, `unknown command "x"`},
 		{[]string{"mesh-rest", "--max-pending-bytes=1"}, "--max-pending-bytes must be at least"},
+		{[]string{"agent", "--max-batchsize=none"}, `--max-batchsize is "none"`},
+		{[]string{"agent", "--log-url", "s3://b", "--log-store-format", "parquet"}, "--log-store-format parquet needs a service"},
 		{[]string{"version", "--output=xml"}, "--output"},
 	} {
 		t.Run(strings.Join(c.args, " "), func(t *testing.T) { commandtest.WrongCall(t, newRoot(), c.args, c.want) })

@@ -7,19 +7,29 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
 )
 
-// TestAdaptersIdleSmall: the puller and the REST proxy take little while they wait, and end when they are told to.
+// TestAdaptersIdleSmall: the puller, the REST proxy and the agent, which does everything that it can, take little while they
+// wait, and end when they are told to.
 func TestAdaptersIdleSmall(t *testing.T) {
 	binary := built(t)
-	for command, variable := range map[string]string{"mesh-puller": "PORT", "mesh-rest": "REST_PROXY_LISTEN_PORT"} {
+	for command, variable := range map[string]string{
+		"mesh-puller": "PORT", "mesh-rest": "REST_PROXY_LISTEN_PORT",
+		"agent --enable-batcher --log-url http://127.0.0.1:1 --enable-puller --port": "",
+	} {
 		t.Run(command, func(t *testing.T) {
 			port := freePort(t)
-			cmd := exec.CommandContext(t.Context(), binary, command)
-			cmd.Env = append(os.Environ(), fmt.Sprint(variable, "=", port), "ROOT_MODEL_DIR="+t.TempDir(),
+			args := strings.Fields(command)
+			if variable == "" {
+				variable = "UNUSED"
+				args = append(args, fmt.Sprint(port))
+			}
+			cmd := exec.CommandContext(t.Context(), binary, args...)
+			cmd.Env = append(os.Environ(), fmt.Sprint(variable, "=", port), "ROOT_MODEL_DIR="+t.TempDir(), "MODELPLANE_MODEL_DIR="+t.TempDir(),
 				"MODELPLANE_SHUTDOWN_DELAY=0s", "MODELPLANE_LOG_LEVEL=error")
 			cmd.Stderr = os.Stderr
 			if err := cmd.Start(); err != nil {

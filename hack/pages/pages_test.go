@@ -20,6 +20,7 @@ import (
 	"github.com/modelplane/modelplane/internal/modelmesh/puller"
 	"github.com/modelplane/modelplane/internal/modelmesh/rest"
 	"github.com/modelplane/modelplane/internal/process/command"
+	"github.com/modelplane/modelplane/internal/serving/agent"
 )
 
 func TestUpToDate(t *testing.T) {
@@ -64,7 +65,8 @@ func TestLinks(t *testing.T) {
 // programs are those that pages tell people to type.
 func programs() map[string]*cobra.Command {
 	pod := &cobra.Command{Use: "modelplane-pod"}
-	pod.AddCommand(initializer.New(), mesh.NewCommand(), mesh.NewStopCommand(), puller.NewCommand(), rest.NewCommand(), command.NewVersion())
+	pod.AddCommand(initializer.New(), mesh.NewCommand(), mesh.NewStopCommand(), puller.NewCommand(), rest.NewCommand(),
+		agent.NewCommand(), command.NewVersion())
 	return map[string]*cobra.Command{"modelplane": commands.New(), "modelplane-pod": pod}
 }
 

@@ -116,8 +116,8 @@ func TestParseReadsEveryKey(t *testing.T) {
 		"batcher": {KeyBatcher, `{"maxBatchSize":"64","maxLatency":"100","cpuRequest":"500m"}`, func(c *Config) {
 			c.Batcher.MaxBatchSize, c.Batcher.MaxLatency, c.Batcher.CPURequest = 64, 100, resource.MustParse("500m")
 		}},
-		"agent": {KeyAgent, `{"image":"a:1","memoryLimit":"2Gi"}`, func(c *Config) {
-			c.Agent.Image, c.Agent.MemoryLimit = "a:1", resource.MustParse("2Gi")
+		"agent": {KeyAgent, `{"image":"a:1","command":["/c","d"],"memoryLimit":"2Gi"}`, func(c *Config) {
+			c.Agent.Image, c.Agent.Command, c.Agent.MemoryLimit = "a:1", []string{"/c", "d"}, resource.MustParse("2Gi")
 		}},
 		"router": {KeyRouter, `{"image":"r:1","headers":{"propagate":["Authorization","X-.*"]},"imagePullPolicy":"Always",
 			"imagePullSecrets":["pull"]}`, func(c *Config) {

@@ -249,6 +249,9 @@ type Batcher struct {
 // Agent is the container that logs, batches and pulls models beside a model server.
 type Agent struct {
 	Image string `json:"image"`
+	// Command belongs to the image: what it is started with, before its flags. Empty means that the image starts its agent
+	// by itself.
+	Command []string `json:"command,omitempty"` // what does not say it is recognised as before
 	Resources
 }
 

@@ -140,6 +140,25 @@ func TestConfiguration(t *testing.T) {
 	}
 }
 
+// TestAgentImage: the agent is our own unless somebody names another, which starts by itself.
+func TestAgentImage(t *testing.T) {
+	pod, own := "modelplane-pod:v"+appVersion(t), []string{"/modelplane-pod", "agent"}
+	for values, want := range map[string]config.Agent{
+		"{}": {Image: pod, Command: own},
+		`{image: {repository: r.example/m, tag: "1"}}`:                                       {Image: "r.example/m-pod:1", Command: own},
+		`{serving: {config: {agent: {image: "kserve/agent:v0.20.0"}}}}`:                      {Image: "kserve/agent:v0.20.0"},
+		`{serving: {config: {agent: {image: "mine:1", command: [/modelplane-pod, agent]}}}}`: {Image: "mine:1", Command: own},
+	} {
+		cfg, problems := config.Parse(configMap(t, config.Name, valuesOf(t, values)).Data, nil)
+		if len(problems) > 0 {
+			t.Errorf("%s: %v", values, problems)
+		}
+		if got := cfg.Agent; got.Image != want.Image || !slices.Equal(got.Command, want.Command) || cfg.Logger.Image != want.Image || cfg.Batcher.Image != want.Image {
+			t.Errorf("%s: %+v, and %s and %s, want %+v", values, got, cfg.Logger.Image, cfg.Batcher.Image, want)
+		}
+	}
+}
+
 // TestConfigurationKeys keeps the schema of the values and the manager's keys together.
 func TestConfigurationKeys(t *testing.T) {
 	var schema struct {

@@ -135,6 +135,14 @@ true
 {{- $_ := set $download "command" (list "/modelplane" "storage-initializer") -}}
 {{- end -}}
 {{- end -}}
+{{- $agent := $config.agent -}}
+{{- $_ := set $agent "image" ($agent.image | default $own) -}}
+{{- if and (eq $agent.image $own) (not (get $agent "command")) -}}
+{{- $_ := set $agent "command" (list "/modelplane-pod" "agent") -}}
+{{- end -}}
+{{- range list $config.logger $config.batcher -}}
+{{- $_ := set . "image" (.image | default $agent.image) -}}
+{{- end -}}
 {{- toJson $config -}}
 {{- end -}}
 

@@ -47,6 +47,7 @@ type credentials struct {
 	client *transfer.Client
 	now    func() time.Time
 	from   string // in words
+	scope  string // empty: only to read
 }
 
 // entry is the account in the entry of the storage secret, where that has one.
@@ -83,7 +84,7 @@ func (c *credentials) tokenOf(ctx context.Context, a account, where string) (tok
 	switch a.Type {
 	case "service_account":
 		c.from = "the service account " + a.Email
-		assertion, err := a.assertion(c.now())
+		assertion, err := a.assertion(c.now(), cmp.Or(c.scope, scope))
 		if err != nil {
 			return token.Token{}, err
 		}
@@ -108,7 +109,7 @@ func (c *credentials) exchange(ctx context.Context, a account, form url.Values) 
 }
 
 // assertion is a claim of the account about itself, signed with its key.
-func (a account) assertion(now time.Time) (string, error) {
+func (a account) assertion(now time.Time, scope string) (string, error) {
 	block, _ := pem.Decode([]byte(a.Key))
 	if block == nil {
 		return "", errors.New("the private key of the service account is not in PEM form; download its key again")

@@ -38,7 +38,7 @@ func (m *Mutator) addAgent(ctx context.Context, pod *corev1.Pod, namespace strin
 		agent.Args = append(agent.Args, pullerArgs(pod)...)
 	}
 	if batches {
-		agent.Args = append(agent.Args, batcherArgs(pod)...)
+		agent.Args = append(agent.Args, batcherArgs(pod, cfg.Batcher)...)
 	}
 	var log *logger
 	if logs {
@@ -98,6 +98,7 @@ func newAgent(pod *corev1.Pod, cfg config.Agent) corev1.Container {
 	return corev1.Container{
 		Name:            agentName,
 		Image:           cfg.Image,
+		Command:         slices.Clone(cfg.Command),
 		Resources:       cfg.Requirements(),
 		SecurityContext: pod.Spec.Containers[0].SecurityContext.DeepCopy(),
 		Ports:           []corev1.ContainerPort{{Name: "agent-port", ContainerPort: agentPort, Protocol: corev1.ProtocolTCP}},
@@ -127,11 +128,14 @@ func componentPort(pod *corev1.Pod) string {
 }
 
 // serverProbe is how the server says that it is ready.
-func serverProbe(pod *corev1.Pod) *corev1.Probe {
+func serverProbe(pod *corev1.Pod) *corev1.Probe { return probed(pod).ReadinessProbe }
+
+// probed is the container whose readiness counts for the agent.
+func probed(pod *corev1.Pod) *corev1.Container {
 	if c := container(pod, storage.TransformerContainer); c != nil {
-		return c.ReadinessProbe
+		return c
 	}
-	return pod.Spec.Containers[0].ReadinessProbe
+	return &pod.Spec.Containers[0]
 }
 
 // takeOver makes the agent answer for the server: Knative's sidecar sends its
@@ -149,8 +153,11 @@ func takeOver(pod *corev1.Pod, agent *corev1.Container) error {
 		return nil
 	}
 	probe := serverProbe(pod)
-	if probe == nil || probe.HTTPGet == nil && probe.TCPSocket == nil {
-		return nil // the agent can neither run commands in another container nor speak gRPC
+	if isOurs(agent) {
+		probe = resolved(pod, probe)
+	}
+	if probe == nil || probe.HTTPGet == nil && probe.TCPSocket == nil && (probe.GRPC == nil || !isOurs(agent)) {
+		return nil // the agent cannot run commands in another container, and only ours speaks gRPC
 	}
 	raw, err := json.Marshal(probe)
 	if err != nil {
@@ -158,6 +165,44 @@ func takeOver(pod *corev1.Pod, agent *corev1.Container) error {
 	}
 	setEnv(agent, corev1.EnvVar{Name: "SERVING_READINESS_PROBE", Value: string(raw)})
 	return nil
+}
+
+// ownAgent is how the agent of our image is started.
+var ownAgent = []string{"/modelplane-pod", "agent"}
+
+func isOurs(agent *corev1.Container) bool { return slices.Equal(agent.Command, ownAgent) }
+
+// resolved is a probe whose port is a number: the agent knows no names of ports.
+func resolved(pod *corev1.Pod, probe *corev1.Probe) *corev1.Probe {
+	if probe == nil {
+		return nil
+	}
+	out := probe.DeepCopy()
+	for _, port := range []*intstr.IntOrString{portOf(out.HTTPGet), socketPortOf(out.TCPSocket)} {
+		if port == nil || port.Type != intstr.String {
+			continue
+		}
+		for _, p := range probed(pod).Ports {
+			if p.Name == port.StrVal {
+				*port = intstr.FromInt32(p.ContainerPort)
+			}
+		}
+	}
+	return out
+}
+
+func portOf(get *corev1.HTTPGetAction) *intstr.IntOrString {
+	if get == nil {
+		return nil
+	}
+	return &get.Port
+}
+
+func socketPortOf(socket *corev1.TCPSocketAction) *intstr.IntOrString {
+	if socket == nil {
+		return nil
+	}
+	return &socket.Port
 }
 
 // flags turns annotations that are there into arguments.
@@ -175,9 +220,24 @@ func pullerArgs(pod *corev1.Pod) []string {
 		[2]string{"--config-dir", v1beta1.AnnotationConfigMountPath}, [2]string{"--model-dir", v1beta1.AnnotationModelDir})
 }
 
-func batcherArgs(pod *corev1.Pod) []string {
-	return flags(pod, []string{"--enable-batcher"},
-		[2]string{"--max-batchsize", v1beta1.AnnotationBatcherMaxBatchSize}, [2]string{"--max-latency", v1beta1.AnnotationBatcherMaxLatency})
+// batcherArgs are what the service says, or the platform, where that is not what every agent does by itself.
+func batcherArgs(pod *corev1.Pod, cfg config.Batcher) []string {
+	args := []string{"--enable-batcher"}
+	byItself := config.Default().Batcher
+	for _, setting := range []struct {
+		flag, annotation   string
+		platform, byItself int
+	}{
+		{"--max-batchsize", v1beta1.AnnotationBatcherMaxBatchSize, cfg.MaxBatchSize, byItself.MaxBatchSize},
+		{"--max-latency", v1beta1.AnnotationBatcherMaxLatency, cfg.MaxLatency, byItself.MaxLatency},
+	} {
+		if value, ok := pod.Annotations[setting.annotation]; ok {
+			args = append(args, setting.flag, value)
+		} else if setting.platform != setting.byItself {
+			args = append(args, setting.flag, strconv.Itoa(setting.platform))
+		}
+	}
+	return args
 }
 
 // mountModels gives the agent the list of models and a place to put them, which

@@ -4,6 +4,7 @@ package podwebhook
 
 import (
 	"cmp"
+	"encoding/csv"
 	"strconv"
 	"strings"
 
@@ -120,8 +121,9 @@ func (l *logger) storageArgs() []string {
 	return args
 }
 
-// valuesOf lists annotations of the pod with their values. One that it does not
-// have is left out.
+// valuesOf lists annotations of the pod with their values, in the form in which
+// agents read lists: a value with a comma is quoted. One that the pod does not have
+// is left out.
 func valuesOf(pod *corev1.Pod, keys string) string {
 	var pairs []string
 	for key := range strings.SplitSeq(keys, ",") {
@@ -129,7 +131,14 @@ func valuesOf(pod *corev1.Pod, keys string) string {
 			pairs = append(pairs, key+"="+value)
 		}
 	}
-	return strings.Join(pairs, ",")
+	if len(pairs) == 0 {
+		return ""
+	}
+	var out strings.Builder
+	list := csv.NewWriter(&out)
+	_ = list.Write(pairs) // a builder takes everything
+	list.Flush()
+	return strings.TrimSuffix(out.String(), "\n")
 }
 
 // mountCertificates lets the agent trust the receiver. The ConfigMap need not
