@@ -55,7 +55,7 @@ func TestWrongCallsAreOneLine(t *testing.T) {
 		{[]string{"mesh-puller", "x"}, `unknown command "x"`},
 		{[]string{"mesh-rest", "--max-pending-bytes=1"}, "--max-pending-bytes must be at least"},
 		{[]string{"agent", "--max-batchsize=none"}, `--max-batchsize is "none"`},
-		{[]string{"agent", "--log-url", "s3://b", "--log-store-format", "parquet"}, "--log-store-format parquet needs a service"},
+		{[]string{"agent", "--log-url", "s3a://b"}, "cannot be written to s3a:// addresses"},
 		{[]string{"version", "--output=xml"}, "--output"},
 	} {
 		t.Run(strings.Join(c.args, " "), func(t *testing.T) { commandtest.WrongCall(t, newRoot(), c.args, c.want) })

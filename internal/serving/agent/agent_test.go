@@ -579,7 +579,7 @@ func TestRefused(t *testing.T) {
 		{[]string{"--log-url", "http://x", "--metadata-annotations", "a"}, nil, "KEY=VALUE"},
 		{[]string{"--log-url", "ftp://x"}, nil, "--log-url is no address"},
 		{[]string{"--log-url", "s3a://x/y"}, nil, "s3a://"},
-		{[]string{"--log-url", "s3://x/y", "--log-store-format", "parquet"}, nil, "parquet"},
+		{[]string{"--log-url", "s3://x/y", "--log-marshaller-url", "somewhere"}, nil, "--log-marshaller-url"},
 		{[]string{"--log-url", "abfs://x@y/z"}, nil, "AZURE_ACCOUNT_NAME"},
 		{nil, map[string]string{"CONTAINER_CONCURRENCY": "many"}, "CONTAINER_CONCURRENCY"},
 		{[]string{"--shutdown-delay", "2m", "--shutdown-timeout", "1m"}, nil, "--shutdown-timeout"},

@@ -152,7 +152,7 @@ func (f *flags) registerLogger(c *cobra.Command) {
 	set.StringSliceVar(&f.notes, "metadata-annotations", nil, "KEY=VALUE pairs that events repeat")
 	set.IntVar(&f.workers, "workers", 5, "events that are on their way to a receiver at the same time")
 	set.StringVar(&f.storePath, "log-store-path", "", "with a storage: path behind namespace, service and component")
-	set.StringVar(&f.storeFormat, "log-store-format", "json", "with a storage: json or csv; parquet needs --log-marshaller-url")
+	set.StringVar(&f.storeFormat, "log-store-format", "json", "with a storage: json, csv or parquet")
 	set.StringVar(&f.marshaller, "log-marshaller-url", localMarshaller, "with a storage: service that makes objects of events (default: this process)")
 	set.IntVar(&f.marshallerPort, "log-marshaller-port", 9083, "not used: this process asks nobody else to make objects")
 	set.IntVar(&f.batchSize, "log-batch-size", 1, "with a storage: events in an object")

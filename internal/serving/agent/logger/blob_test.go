@@ -3,12 +3,15 @@
 package logger
 
 import (
+	"bytes"
 	"context"
 	"encoding/csv"
 	"encoding/json"
+	"flag"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"regexp"
 	"strings"
 	"testing"
@@ -165,6 +168,27 @@ func TestCSV(t *testing.T) {
 	}
 }
 
+// TestParquet compares with a file that other readers of Parquet were seen to read. -update writes it anew.
+func TestParquet(t *testing.T) {
+	m := Marshaller{Format: "parquet", Anyone: true, url: parsed(t, "s3://bucket/p"), about: about}
+	got, extension, err := m.marshal(t.Context(), some)
+	if err != nil || extension != "parquet" {
+		t.Fatalf("%s, %v", extension, err)
+	}
+	const file = "testdata/two.parquet"
+	if *update {
+		if err := os.WriteFile(file, got, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil || !bytes.Equal(want, got) {
+		t.Errorf("%q is not what %s has, %v", got, file, err)
+	}
+}
+
+var update = flag.Bool("update", false, "write files that are compared with")
+
 func TestRemoteMarshaller(t *testing.T) {
 	service := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		var records []record
@@ -198,8 +222,8 @@ func TestRefusedAtTheStart(t *testing.T) {
 			t.Errorf("%s: %v", url, err)
 		}
 	}
-	if err := (Marshaller{Format: "parquet"}).Check(); err == nil {
-		t.Error("nobody here makes parquet")
+	if err := (Marshaller{Remote: "somewhere"}).Check(); err == nil {
+		t.Error("that is no address")
 	}
 }
 

@@ -4,6 +4,7 @@ package logger
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"net/http"
 	"strings"
@@ -157,7 +158,7 @@ func (b *passingBody) Read(into []byte) (int, error) {
 	defer b.mu.Unlock()
 	if !b.done {
 		b.copy.add(into[:n])
-		if err == io.EOF { //nolint:errorlint // readers return it as it is
+		if errors.Is(err, io.EOF) {
 			b.finish()
 		}
 	}

@@ -20,7 +20,7 @@ import (
 
 // Marshaller makes objects of events, here or at a service that somebody runs for it.
 type Marshaller struct {
-	// Format is csv, or anything else for JSON.
+	// Format is csv, parquet, or anything else for JSON.
 	Format string
 	// Remote is the service's address; empty: here.
 	Remote string
@@ -32,14 +32,8 @@ type Marshaller struct {
 	about About
 }
 
-// Formats that cannot be made here.
-const formatParquet = "parquet"
-
-// Check refuses formats that nobody here can make.
+// Check refuses what cannot be asked.
 func (m Marshaller) Check() error {
-	if m.Format == formatParquet && m.Remote == "" {
-		return errors.New("--log-store-format parquet needs a service that makes such files, in --log-marshaller-url; or use json or csv")
-	}
 	if m.Remote == "" {
 		return nil
 	}
@@ -122,6 +116,8 @@ func (m *Marshaller) marshal(ctx context.Context, events []Event) (body []byte, 
 	case m.Format == "csv":
 		body, err = asCSV(records)
 		return body, "csv", err
+	case m.Format == "parquet":
+		return asParquet(records), "parquet", nil
 	case len(records) == 1:
 		body, err = json.Marshal(records[0])
 	default:
@@ -142,21 +138,24 @@ func asCSV(records []record) ([]byte, error) {
 		return nil, err
 	}
 	for i := range records {
-		r := &records[i]
-		status := ""
-		if r.Status != 0 {
-			status = strconv.Itoa(r.Status)
-		}
-		row := []string{
-			r.URL.text, base64.StdEncoding.EncodeToString(r.Bytes), r.Type, r.Kind, r.ID, r.Source.text, r.Service, r.Namespace,
-			r.Component, r.Endpoint, text(r.Metadata), text(r.Annotation), r.CertName, strconv.FormatBool(r.Anyone), r.Time, status,
-		}
-		if err := w.Write(row); err != nil {
+		if err := w.Write(row(&records[i])); err != nil {
 			return nil, err
 		}
 	}
 	w.Flush()
 	return out.Bytes(), w.Error()
+}
+
+// row is a record as the columns have it.
+func row(r *record) []string {
+	status := ""
+	if r.Status != 0 {
+		status = strconv.Itoa(r.Status)
+	}
+	return []string{
+		r.URL.text, base64.StdEncoding.EncodeToString(r.Bytes), r.Type, r.Kind, r.ID, r.Source.text, r.Service, r.Namespace,
+		r.Component, r.Endpoint, text(r.Metadata), text(r.Annotation), r.CertName, strconv.FormatBool(r.Anyone), r.Time, status,
+	}
 }
 
 // text is a map as JSON, or nothing.

@@ -54,8 +54,9 @@ func (s *modelServer) start(t *testing.T, address string) {
 		t.Fatal(err)
 	}
 	s.address = listener.Addr().String()
-	s.server = &http.Server{Handler: s, ReadHeaderTimeout: time.Minute}
-	go func() { _ = s.server.Serve(listener) }()
+	server := &http.Server{Handler: s, ReadHeaderTimeout: time.Minute}
+	s.server = server
+	go func() { _ = server.Serve(listener) }()
 }
 
 // stop is what a kill does: everything is forgotten.
