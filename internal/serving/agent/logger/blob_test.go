@@ -99,7 +99,8 @@ func TestStorages(t *testing.T) {
 				t.Fatal(err)
 			}
 			source := r["sourceUri"].(map[string]any)
-			if source["Path"] != "pod-1" || r["url"].(map[string]any)["Scheme"] != c.url[:strings.Index(c.url, ":")] {
+			scheme, _, _ := strings.Cut(c.url, ":")
+			if source["Path"] != "pod-1" || r["url"].(map[string]any)["Scheme"] != scheme {
 				t.Errorf("addresses are %v and %v", source, r["url"])
 			}
 			delete(r, "url")
