@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	toolscache "k8s.io/client-go/tools/cache"
@@ -17,13 +18,16 @@ import (
 )
 
 const (
-	gatewayName    = "gateways/shared"
-	gatewayWorkers = 4
+	gatewayNamespace = "gateways"
+	gatewayName      = gatewayNamespace + "/shared"
+	gatewayWorkers   = 4
 )
 
 // acceptRoutes plays a gateway that takes every HTTPRoute as soon as it sees it.
 func (b *bed) acceptRoutes(ctx context.Context) {
 	b.t.Helper()
+	b.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: gatewayNamespace}})
+	b.create(&gatewayv1.Gateway{ObjectMeta: metav1.ObjectMeta{Namespace: gatewayNamespace, Name: "shared"}})
 	routes, err := cache.New(b.Config(), cache.Options{Scheme: scheme, DefaultTransform: cache.TransformStripManagedFields()})
 	if err != nil {
 		b.t.Fatal(err)

@@ -4,6 +4,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"reflect"
 	"slices"
@@ -124,9 +125,19 @@ func (r *recorder) Get(ctx context.Context, key client.ObjectKey, obj client.Obj
 	}
 	if !r.scope.sees(gk, key.Namespace) {
 		// What the manager may not look at is not there for it.
-		return apierrors.NewNotFound(schema.GroupResource{Group: gk.Group, Resource: gk.Kind}, key.Name)
+		return outOfSight{apierrors.NewNotFound(schema.GroupResource{Group: gk.Group, Resource: gk.Kind}, key.Name)}
 	}
 	return r.cacheOf(gk).Get(ctx, key, obj)
+}
+
+// outOfSight is the answer to a question that the manager may not ask.
+type outOfSight struct{ *apierrors.StatusError }
+
+// OutOfSight tells whether an object was not found because it lies in a namespace that the manager does not look at: it
+// may well exist.
+func OutOfSight(err error) bool {
+	var out outOfSight
+	return errors.As(err, &out)
 }
 
 func (r *recorder) ask(key client.ObjectKey, obj runtime.Object) (schema.GroupKind, error) {

@@ -81,7 +81,7 @@ func (r *Domain) services() engine.Controller {
 			{Object: &corev1.ConfigMap{}, MetadataOnly: true},
 			{Object: &autoscalingv2.HorizontalPodAutoscaler{}, MetadataOnly: true},
 			{Object: &networkingv1.Ingress{}, MetadataOnly: true},
-			{Object: &gatewayv1.HTTPRoute{}, Optional: true, Trim: trimRoute},
+			{Object: &gatewayv1.HTTPRoute{}, Optional: true, Trim: ingress.TrimRoute},
 			{Object: foreign(observed.KnativeService), Optional: true},
 			{Object: foreign(observed.VirtualService), Optional: true, MetadataOnly: true},
 			{Object: foreign(observed.ScaledObject), Optional: true, MetadataOnly: true},
@@ -97,6 +97,7 @@ func (r *Domain) services() engine.Controller {
 			{Object: &corev1.ConfigMap{}, MetadataOnly: true},
 			{Object: &corev1.Secret{}, MetadataOnly: true},
 			{Object: &corev1.ServiceAccount{}, MetadataOnly: true},
+			{Object: &gatewayv1.Gateway{}, Resource: "gateways", Optional: true, Trim: ingress.TrimGateway},
 		},
 	})
 }
@@ -131,13 +132,3 @@ var ofServices = func() labels.Selector {
 }()
 
 var _ engine.Kind[*v1beta1.InferenceService, observed.State] = services{}
-
-// trimRoute keeps what gateways say of it, and where it leads.
-func trimRoute(obj client.Object) {
-	if r, ok := obj.(*gatewayv1.HTTPRoute); ok {
-		for i := range r.Spec.Rules {
-			rule := &r.Spec.Rules[i]
-			r.Spec.Rules[i] = gatewayv1.HTTPRouteRule{BackendRefs: rule.BackendRefs}
-		}
-	}
-}

@@ -207,6 +207,46 @@ func TestGatewayAPIComesLater(t *testing.T) {
 	b.Status(t, "iris", "Ready", corev1.ConditionTrue, "")
 }
 
+// TestGatewayGoesAndComes: what a gateway said of routes stays on them when it goes, and says nothing then. A route that it
+// refuses is accepted later, and each time the service says so in the gateway's words.
+func TestGatewayGoesAndComes(t *testing.T) {
+	b := servingtest.New(t)
+	b.Install(t, testkit.GatewayAPI)
+	namespace := b.Cluster.Namespace(t)
+	b.Configure(t, map[string]string{config.KeyIngress: fmt.Sprintf(
+		`{"enableGatewayApi": true, "kserveIngressGateway": "%s/front", "ingressGateway": "a/b", "ingressDomain": "models.test"}`, namespace)})
+	b.Manage(t, b.Manager)
+	b.Create(t, b.Service("iris", "sklearn"))
+	b.RollOut(t, "iris-predictor")
+	b.Status(t, "iris", "IngressReady", corev1.ConditionFalse, "GatewayMissing")
+	b.Accept(t, "iris", "iris-predictor")
+	b.Status(t, "iris", "Ready", corev1.ConditionTrue, "")
+
+	gate := &gatewayv1.Gateway{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "front"}}
+	if err := b.C.Delete(t.Context(), gate); err != nil {
+		t.Fatal(err)
+	}
+	gone := b.Status(t, "iris", "IngressReady", corev1.ConditionFalse, "GatewayMissing")
+	if gone.Status.URL == nil {
+		t.Error("the address is lost, although it comes back with the gateway")
+	}
+	b.Exists(t, &gatewayv1.HTTPRoute{}, "iris")
+	if err := servingtest.Gate(t.Context(), b.C, namespace, "front"); err != nil {
+		t.Fatal(err)
+	}
+	b.Status(t, "iris", "Ready", corev1.ConditionTrue, "")
+
+	b.Answer(t, "iris", metav1.ConditionFalse, "NotAllowedByListeners", "No listeners included by this parent ref allowed this attachment.")
+	refused := b.Status(t, "iris", "IngressReady", corev1.ConditionFalse, "NotAllowedByListeners")
+	for _, c := range refused.Status.Conditions {
+		if c.Type == "IngressReady" && !strings.Contains(c.Message, "No listeners included by this parent ref allowed this attachment") {
+			t.Errorf("the gateway's words are missing: %s", c.Message)
+		}
+	}
+	b.Accept(t, "iris")
+	b.Status(t, "iris", "Ready", corev1.ConditionTrue, "")
+}
+
 func TestDeletion(t *testing.T) {
 	for _, configured := range []bool{true, false} {
 		t.Run(fmt.Sprintf("configured=%v", configured), func(t *testing.T) {
@@ -231,6 +271,9 @@ func TestRestartAndRestCostNothing(t *testing.T) {
 	b := servingtest.New(t)
 	b.Install(t, testkit.GatewayAPI)
 	b.Configure(t, servingtest.Gateway())
+	if err := servingtest.Gate(t.Context(), b.C, "gateways", "shared"); err != nil {
+		t.Fatal(err)
+	}
 	counter := testkit.NewCounter()
 	stop := b.Manage(t, counter.Wrap(b.Manager))
 	names := []string{"one", "two", "three"}

@@ -293,7 +293,22 @@ func (o *observer) readRoutes(ctx context.Context) error {
 			return err
 		}
 	}
-	return nil
+	return o.readGateway(ctx)
+}
+
+// readGateway reads the Gateway that routes attach to. In a namespace that we do not look at it may exist all the same.
+func (o *observer) readGateway(ctx context.Context) error {
+	key, wanted := ingress.GatewayKey(o.seen.Config)
+	if !wanted || o.seen.Mode != config.ModeStandard || !o.seen.Has(observed.Gateway) {
+		return nil
+	}
+	gateway := &gatewayv1.Gateway{}
+	err := o.Get(ctx, key, gateway)
+	if err == nil {
+		o.seen.Door.Gateway = gateway
+	}
+	o.seen.Door.Known = !engine.OutOfSight(err)
+	return client.IgnoreNotFound(err)
 }
 
 // readIngress looks for the Ingress where it may have to stay as it is.

@@ -64,6 +64,7 @@ func TestPlansComeTrue(t *testing.T) {
 		h.Install(t, api)
 	}
 	s := &stage{house: h, world: readWorld(t)}
+	h.Create(t, &corev1.Namespace{ObjectMeta: objectMeta("", "gateways")})
 	s.listen(t)
 	for _, act := range acts(readPlans(t, h.Platform)) {
 		s.play(t, act)
@@ -155,7 +156,9 @@ func (s *stage) play(t *testing.T, a *act) {
 	opts.LeaderElection = true
 	opts.Lease = manager.Lease{RetryPeriod: 100 * time.Millisecond}
 	stop := s.run(t, s.Manager, opts)
-	scenery := slices.Concat(s.world, a.outside)
+	scenery := slices.DeleteFunc(slices.Concat(s.world, a.outside), func(u *unstructured.Unstructured) bool {
+		return a.without != "" && u.GroupVersionKind().Group == a.without
+	})
 	for _, u := range scenery {
 		s.place(t, u.DeepCopy())
 	}

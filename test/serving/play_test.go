@@ -17,6 +17,8 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/modelplane/modelplane/internal/serving/servingtest"
 )
 
 // played are the kinds whose controllers are not there: what a file says of their status holds for what becomes of the
@@ -147,6 +149,10 @@ func (h *house) acceptAll(ctx context.Context) error {
 		route := &list.Items[i]
 		if p := route.Status.Parents; len(p) > 0 && p[0].Conditions[0].ObservedGeneration == route.Generation {
 			continue
+		}
+		parent := route.Spec.ParentRefs[0]
+		if err := servingtest.Gate(ctx, h.C, string(*parent.Namespace), string(parent.Name)); err != nil {
+			return err
 		}
 		route.Status.Parents = []gatewayv1.RouteParentStatus{{
 			ParentRef: route.Spec.ParentRefs[0], ControllerName: "test.dev/gateway",

@@ -226,6 +226,13 @@
 - apiGroups:
   - gateway.networking.k8s.io
   resources:
+  - gateways
+  verbs:
+  - list
+  - watch
+- apiGroups:
+  - gateway.networking.k8s.io
+  resources:
   - httproutes
   verbs:
   - create
@@ -446,6 +453,13 @@
   - get
   - list
   - patch
+  - watch
+- apiGroups:
+  - gateway.networking.k8s.io
+  resources:
+  - gateways
+  verbs:
+  - list
   - watch
 - apiGroups:
   - gateway.networking.k8s.io

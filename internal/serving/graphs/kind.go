@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package graphs turns an InferenceGraph into the router that runs it: a
-// Deployment with its Service and autoscaler, or a Knative Service.
+// Deployment with its Service, autoscaler and HTTPRoute, or a Knative Service.
 //
 // The router is told where to send requests once, when it starts. A graph
 // therefore looks up the InferenceServices that it names and is woken when one
@@ -18,12 +18,14 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/selection"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/modelplane/modelplane/api/serving/v1alpha1"
 	"github.com/modelplane/modelplane/api/serving/v1beta1"
 	"github.com/modelplane/modelplane/internal/config"
 	"github.com/modelplane/modelplane/internal/engine"
 	"github.com/modelplane/modelplane/internal/kube"
+	"github.com/modelplane/modelplane/internal/serving/ingress"
 )
 
 // Optional APIs.
@@ -49,6 +51,7 @@ func Controller(platform *config.Platform) engine.Controller {
 			{Object: &appsv1.Deployment{}, Trim: kube.TrimDeployment},
 			{Object: &corev1.Service{}, Trim: kube.TrimService},
 			{Object: &autoscalingv2.HorizontalPodAutoscaler{}, MetadataOnly: true},
+			{Object: &gatewayv1.HTTPRoute{}, Optional: true, Trim: ingress.TrimRoute},
 			{Object: foreign(knativeService), Optional: true},
 			{Object: foreign(scaledObject), Optional: true, MetadataOnly: true},
 		},
@@ -58,6 +61,7 @@ func Controller(platform *config.Platform) engine.Controller {
 			{Object: &v1alpha1.ClusterServingRuntime{}},
 			{Object: &corev1.Pod{}, Select: ofGraphs, Trim: kube.TrimPod},
 			{Object: &corev1.ConfigMap{}, MetadataOnly: true},
+			{Object: &gatewayv1.Gateway{}, Resource: "gateways", Optional: true, Trim: ingress.TrimGateway},
 		},
 	})
 }

@@ -44,6 +44,7 @@ type Seen struct {
 	HasHPA     bool
 	Knative    *unstructured.Unstructured
 	Pods       []corev1.Pod
+	Front      front
 }
 
 // Where Knative keeps its configuration.
@@ -76,7 +77,7 @@ func (g graphs) Observe(ctx context.Context, r engine.Reader, graph *v1alpha1.In
 	if stopped(graph) {
 		return o.seen, nil // nothing that is left depends on anything
 	}
-	for _, read := range []func(context.Context) error{o.readServices, o.readLive, o.readKnative, o.readPods} {
+	for _, read := range []func(context.Context) error{o.readServices, o.readLive, o.readFront, o.readKnative, o.readPods} {
 		if err := read(ctx); err != nil {
 			return Seen{}, err
 		}

@@ -146,13 +146,16 @@ func (p *planner) standard(pod corev1.PodSpec, targets []*target) engine.Plan {
 		}
 		plan.Children = append(plan.Children, engine.Child{Object: scaler})
 	}
-	router := p.standing()
-	urls, err := ingress.URLs(ingress.Service{
-		Name: p.graph.Name, Namespace: p.graph.Namespace, Labels: p.graph.Labels, Annotations: p.graph.Annotations,
-		PredictorHostName: p.graph.Name, Predictor: ingress.Backend{Service: service},
-	}, cfg)
-	if err != nil {
-		problem := engine.MustChange("InvalidHost", "The graph gets no URL: %s.", err.Error())
+	router, outline := p.standing(), p.outline(service)
+	route, reached, problem := p.route(outline)
+	if route != nil {
+		plan.Children = append(plan.Children, engine.Child{Object: route})
+	}
+	if plan.Problem = cmp.Or(plan.Problem, problem); router.Status == metav1.ConditionTrue {
+		router = reached
+	}
+	urls, err := ingress.URLs(outline, cfg)
+	if problem := noAddress(err); problem != nil {
 		router = kube.Condition{Status: metav1.ConditionFalse, Reason: problem.Reason, Message: problem.Message}
 		plan.Problem = cmp.Or(plan.Problem, problem)
 	}

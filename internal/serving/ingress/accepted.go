@@ -3,9 +3,9 @@
 package ingress
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
-	"strings"
 
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -27,36 +27,35 @@ func Key(obj client.Object) string {
 	return obj.GetObjectKind().GroupVersionKind().Kind + "/" + obj.GetName()
 }
 
-// Accepted tells whether the gateway took every wanted route as it is now, and if not, why and what to do.
+// Accepted is nil when the gateway took every wanted route as it is now, and else why it did not and what to do.
 // live holds what exists, by Key of the wanted object. Kinds that no gateway answers for are accepted when they exist.
 //
-// What a gateway refused is told before what it has not answered yet. The words depend on the gateway and its reasons
-// rather than on how many routes were written or answered so far, so that they stay the same while answers come in.
-func Accepted(wanted []client.Object, live map[string]client.Object) (ok bool, reason, message string) {
-	var first *answer
+// What is wrong with the gateway itself is told first, then what it refused, then what it has not answered yet. The words
+// depend on the gateway and its reasons rather than on how many routes were written or answered so far, so that they stay
+// the same while answers come in.
+func Accepted(wanted []client.Object, live map[string]client.Object, door Door) *Answer {
+	var first *Answer
 	for _, want := range wanted {
-		a := answerFor(want, live[Key(want)])
-		if a != nil && (first == nil || a.refused && !first.refused) {
+		a := answerFor(want, live[Key(want)], door)
+		if a != nil && (first == nil || a.Refused && !first.Refused) {
 			first = a
 		}
 	}
-	if first == nil {
-		return true, "", ""
-	}
-	return false, first.reason, first.message
+	return first
 }
 
-// answer is why a route is not accepted.
-type answer struct {
-	reason, message string
-	refused         bool // waiting alone will not help
+// Answer is why requests do not come through.
+type Answer struct {
+	Reason, Message string
+	// Refused says that waiting alone will not help.
+	Refused bool
 }
 
-func answerFor(want, live client.Object) *answer {
+func answerFor(want, live client.Object, door Door) *Answer {
 	route, ok := want.(*gatewayv1.HTTPRoute)
 	if !ok {
 		if live == nil {
-			return &answer{reason: ReasonNotWritten, message: fmt.Sprintf("%s %s/%s is not written yet. If this stays, look at the events of the service.",
+			return &Answer{Reason: ReasonNotWritten, Message: fmt.Sprintf("%s %s/%s is not written yet. If this stays, look at the events of the service.",
 				want.GetObjectKind().GroupVersionKind().Kind, want.GetNamespace(), want.GetName())}
 		}
 		return nil
@@ -65,13 +64,16 @@ func answerFor(want, live client.Object) *answer {
 	if live != nil {
 		var err error
 		if have, err = asHTTPRoute(live); err != nil {
-			return &answer{reason: "RouteUnreadable", refused: true,
-				message: fmt.Sprintf("HTTPRoute %s/%s cannot be read: %v. Check which version of the Gateway API is installed.",
+			return &Answer{Reason: "RouteUnreadable", Refused: true,
+				Message: fmt.Sprintf("HTTPRoute %s/%s cannot be read: %v. Check which version of the Gateway API is installed.",
 					route.Namespace, route.Name, err)}
 		}
 	}
 	for _, ref := range route.Spec.ParentRefs {
 		p := parentOf(ref, route.Namespace)
+		if a := door.shut(p); a != nil {
+			return a
+		}
 		if !sameDoor(route, have) {
 			return notAnswered(p)
 		}
@@ -82,8 +84,8 @@ func answerFor(want, live client.Object) *answer {
 	return nil
 }
 
-func notAnswered(p parent) *answer {
-	return &answer{reason: ReasonNotAnswered, message: fmt.Sprintf("The gateway %s/%s has not answered yet. "+
+func notAnswered(p parent) *Answer {
+	return &Answer{Reason: ReasonNotAnswered, Message: fmt.Sprintf("The gateway %s/%s has not answered yet. "+
 		"Check that a Gateway of that name exists and that its controller runs.", p.namespace, p.name)}
 }
 
@@ -126,8 +128,9 @@ func parentOf(ref gatewayv1.ParentReference, routeNamespace string) parent {
 }
 
 // parentAnswer is what one gateway said about a route, nil when it took it.
-func parentAnswer(p parent, route *gatewayv1.HTTPRoute) *answer {
+func parentAnswer(p parent, route *gatewayv1.HTTPRoute) *Answer {
 	accepted := false
+	var nobody *Answer
 	for _, status := range route.Status.Parents {
 		if parentOf(status.ParentRef, route.Namespace) != p {
 			continue
@@ -137,15 +140,31 @@ func parentAnswer(p parent, route *gatewayv1.HTTPRoute) *answer {
 		}
 		c := current(status.Conditions, gatewayv1.RouteConditionAccepted, route.Generation)
 		accepted = accepted || c != nil && c.Status == metav1.ConditionTrue && !stale(status.Conditions, route.Generation)
+		nobody = cmp.Or(nobody, nobodyBehind(p, route, status.Conditions))
 	}
 	if accepted {
-		return nil
+		return nobody
 	}
 	return notAnswered(p)
 }
 
+// backendsAvailable is a condition of Envoy Gateway: False while a Service that a route leads to has no pods.
+const backendsAvailable gatewayv1.RouteConditionType = "BackendsAvailable"
+
+// nobodyBehind is why a gateway that took a route answers for it with an error: it has not heard of any pod. Of several
+// Services, such as those of canaries, one may be empty and the others answer.
+func nobodyBehind(p parent, route *gatewayv1.HTTPRoute, conditions []metav1.Condition) *Answer {
+	c := current(conditions, backendsAvailable, route.Generation)
+	if c == nil || c.Status != metav1.ConditionFalse ||
+		slices.ContainsFunc(route.Spec.Rules, func(r gatewayv1.HTTPRouteRule) bool { return len(r.BackendRefs) > 1 }) {
+		return nil
+	}
+	return &Answer{Reason: c.Reason, Message: fmt.Sprintf("The gateway %s/%s knows of no pod to send requests to (%s). It is told of pods a moment after "+
+		"they are ready. If this stays, check that its controller may read EndpointSlices in namespace %s.", p.namespace, p.name, saidBy(c), route.Namespace)}
+}
+
 // refusal is the first condition by which a gateway says that a route does not work as it is now.
-func refusal(p parent, route *gatewayv1.HTTPRoute, conditions []metav1.Condition) *answer {
+func refusal(p parent, route *gatewayv1.HTTPRoute, conditions []metav1.Condition) *Answer {
 	for _, bad := range []struct {
 		condition gatewayv1.RouteConditionType
 		status    metav1.ConditionStatus
@@ -158,12 +177,8 @@ func refusal(p parent, route *gatewayv1.HTTPRoute, conditions []metav1.Condition
 		if c == nil || c.Status != bad.status || c.Reason == string(gatewayv1.RouteReasonPending) {
 			continue
 		}
-		said := c.Reason
-		if message := strings.TrimSpace(c.Message); message != "" && message != c.Reason {
-			said += ": " + strings.TrimRight(message, ".")
-		}
-		return &answer{refused: true, reason: c.Reason, message: fmt.Sprintf("The gateway %s/%s does not serve this service (%s). %s",
-			p.namespace, p.name, said, nextStep(c.Reason, route))}
+		return &Answer{Refused: true, Reason: c.Reason, Message: fmt.Sprintf("The gateway %s/%s does not serve this service (%s). %s",
+			p.namespace, p.name, saidBy(c), nextStep(c.Reason, route))}
 	}
 	return nil
 }
@@ -197,7 +212,7 @@ func nextStep(reason string, route *gatewayv1.HTTPRoute) string {
 	case gatewayv1.RouteReasonUnsupportedValue, gatewayv1.RouteReasonIncompatibleFilters:
 		return "Its controller lacks something that the routes use: if it is timeouts, set disableHTTPRouteTimeout in " +
 			"inferenceservice-config, else use another gateway controller."
-	case gatewayv1.RouteReasonBackendNotFound:
+	case gatewayv1.RouteReasonBackendNotFound, "PortNotFound", "InvalidBackendRef":
 		return fmt.Sprintf("Check that the Services of this service exist in namespace %s.", route.Namespace)
 	case gatewayv1.RouteReasonRefNotPermitted:
 		return fmt.Sprintf("Allow the Gateway's controller to reach Services in namespace %s.", route.Namespace)

@@ -108,6 +108,13 @@ func TestAccepted(t *testing.T) {
 			reason: "BackendNotFound", message: "…Check that the Services of this service exist in namespace flowers."},
 		"reference not permitted": {conditions: []metav1.Condition{yes, condition(resolved, "False", 2, "RefNotPermitted", "")},
 			reason: "RefNotPermitted", message: "…Allow the Gateway's controller"},
+		"a Service without the port": {conditions: []metav1.Condition{yes, condition(resolved, "False", 2, "PortNotFound", "TCP Port 80 not found on Service flowers/iris-predictor")},
+			reason: "PortNotFound", message: "…Check that the Services of this service exist in namespace flowers."},
+		"no pods": {conditions: []metav1.Condition{yes, condition("BackendsAvailable", "False", 2, "EndpointsNotFound", "no ready endpoints for the related Service flowers/iris-predictor.")},
+			reason: "EndpointsNotFound", message: "The gateway kserve/kserve-ingress-gateway knows of no pod to send requests to (EndpointsNotFound: no ready endpoints for " +
+				"the related Service flowers/iris-predictor). It is told of pods a moment after they are ready. If this stays, check that its controller may read " +
+				"EndpointSlices in namespace flowers."},
+		"no pods earlier": {conditions: []metav1.Condition{yes, condition("BackendsAvailable", "False", 1, "EndpointsNotFound", "")}, ok: true},
 		"partly invalid": {conditions: []metav1.Condition{yes, condition(gatewayv1.RouteConditionPartiallyInvalid, "True", 2, "UnsupportedValue", "dropped a rule")},
 			reason: "UnsupportedValue", message: "…dropped a rule"},
 	}
@@ -118,13 +125,21 @@ func TestAccepted(t *testing.T) {
 			if test.change != nil {
 				test.change(live["HTTPRoute/iris"].(*gatewayv1.HTTPRoute))
 			}
-			ok, reason, message := Accepted(wanted, live)
-			part, partial := strings.CutPrefix(test.message, "…")
-			fits := message == test.message || partial && strings.Contains(message, part)
-			if ok != test.ok || reason != test.reason || !fits {
-				t.Errorf("got %v, %q, %q\nwant %v, %q, %q", ok, reason, message, test.ok, test.reason, test.message)
-			}
+			checkAnswer(t, Accepted(wanted, live, Door{}), test.ok, test.reason, test.message)
 		})
+	}
+}
+
+// checkAnswer compares with a message that is whole, or a part after ….
+func checkAnswer(t *testing.T, got *Answer, ok bool, reason, message string) {
+	t.Helper()
+	if got == nil {
+		got = &Answer{}
+	}
+	part, partial := strings.CutPrefix(message, "…")
+	fits := got.Message == message || partial && strings.Contains(got.Message, part)
+	if (got.Reason == "") != ok || got.Reason != reason || !fits {
+		t.Errorf("got %q, %q\nwant %v, %q, %q", got.Reason, got.Message, ok, reason, message)
 	}
 }
 
@@ -136,20 +151,20 @@ func TestAcceptedWords(t *testing.T) {
 	keys := slices.Sorted(maps.Keys(refusals))
 	for range 2 {
 		live := map[string]client.Object{}
-		_, waitingReason, waitingMessage := Accepted(wanted, live)
+		waiting := Accepted(wanted, live, Door{})
 		for _, key := range keys {
 			written := refusals[key].DeepCopyObject().(*gatewayv1.HTTPRoute)
 			written.Status = gatewayv1.HTTPRouteStatus{}
 			live[key] = written
-			if ok, reason, message := Accepted(wanted, live); ok || reason != waitingReason || message != waitingMessage {
-				t.Errorf("with %d routes written it says %v, %s: %s", len(live), ok, reason, message)
+			if got := Accepted(wanted, live, Door{}); got == nil || *got != *waiting {
+				t.Errorf("with %d routes written it says %+v", len(live), got)
 			}
 		}
-		_, refusedReason, refusedMessage := Accepted(wanted, refusals)
+		refused := Accepted(wanted, refusals, Door{})
 		for _, key := range keys {
 			live[key] = refusals[key]
-			if ok, reason, message := Accepted(wanted, live); ok || reason != refusedReason || message != refusedMessage {
-				t.Errorf("after the answer to %s it says %v, %s: %s", key, ok, reason, message)
+			if got := Accepted(wanted, live, Door{}); got == nil || *got != *refused {
+				t.Errorf("after the answer to %s it says %+v", key, got)
 			}
 		}
 		slices.Reverse(keys)
@@ -161,15 +176,12 @@ func TestAcceptedKinds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ok, reason, message := Accepted(ingresses, nil)
-	if ok || reason != ReasonNotWritten || !strings.HasPrefix(message, "Ingress flowers/iris is not written yet.") {
-		t.Errorf("an Ingress that does not exist: %v, %s: %s", ok, reason, message)
+	checkAnswer(t, Accepted(ingresses, nil, Door{}), false, ReasonNotWritten, "…Ingress flowers/iris is not written yet.")
+	if got := Accepted(ingresses, map[string]client.Object{"Ingress/iris": ingresses[0]}, Door{}); got != nil {
+		t.Errorf("an Ingress that exists is not accepted: %+v", got)
 	}
-	if ok, reason, _ := Accepted(ingresses, map[string]client.Object{"Ingress/iris": ingresses[0]}); !ok || reason != "" {
-		t.Errorf("an Ingress that exists is not accepted: %s", reason)
-	}
-	if ok, reason, message := Accepted(nil, nil); !ok || reason != "" || message != "" {
-		t.Errorf("nothing wanted is not accepted: %s: %s", reason, message)
+	if got := Accepted(nil, nil, Door{Known: true}); got != nil {
+		t.Errorf("nothing wanted is not accepted: %+v", got)
 	}
 
 	routes := irisRoutes(t)
@@ -181,11 +193,9 @@ func TestAcceptedKinds(t *testing.T) {
 		}
 		live[key] = &unstructured.Unstructured{Object: content}
 	}
-	if ok, reason, message := Accepted(routes, live); !ok {
-		t.Errorf("routes without a type: %s: %s", reason, message)
+	if got := Accepted(routes, live, Door{}); got != nil {
+		t.Errorf("routes without a type: %+v", got)
 	}
 	live[Key(routes[0])] = &unstructured.Unstructured{Object: map[string]any{"spec": "none"}}
-	if ok, reason, _ := Accepted(routes, live); ok || reason != "RouteUnreadable" {
-		t.Errorf("a route that cannot be read: %v, %s", ok, reason)
-	}
+	checkAnswer(t, Accepted(routes, live, Door{}), false, "RouteUnreadable", "…cannot be read")
 }

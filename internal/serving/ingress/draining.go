@@ -11,9 +11,9 @@ import (
 
 // StillLeads tells whether requests may still be sent to a Service that the wanted routes no longer name: a live route
 // names it, or a gateway that knows the route has not answered for its latest change. A gateway that never answered is
-// not waited for; it sends nothing.
-func StillLeads(wanted []client.Object, live map[string]client.Object, service string) bool {
-	return slices.ContainsFunc(wanted, func(want client.Object) bool {
+// not waited for, nor one that is gone: they send nothing.
+func StillLeads(wanted []client.Object, live map[string]client.Object, door Door, service string) bool {
+	return !door.missing() && slices.ContainsFunc(wanted, func(want client.Object) bool {
 		obj := live[Key(want)]
 		if obj == nil {
 			return false
@@ -29,9 +29,14 @@ func names(route *gatewayv1.HTTPRoute, service string) bool {
 	})
 }
 
-// answeredNow tells whether every gateway that speaks of a route speaks of it as it is now.
+// answeredNow tells whether every gateway that speaks of a route speaks of it as it is now. What a gateway said which the
+// route no longer asks stays there for ever.
 func answeredNow(route *gatewayv1.HTTPRoute) bool {
 	for _, status := range route.Status.Parents {
+		said := parentOf(status.ParentRef, route.Namespace)
+		if !slices.ContainsFunc(route.Spec.ParentRefs, func(ref gatewayv1.ParentReference) bool { return parentOf(ref, route.Namespace) == said }) {
+			continue
+		}
 		for _, c := range status.Conditions {
 			if c.Type == string(gatewayv1.RouteConditionAccepted) && c.ObservedGeneration != 0 && c.ObservedGeneration < route.Generation {
 				return false

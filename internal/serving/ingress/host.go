@@ -54,8 +54,16 @@ func hostsOf(s Service, cfg *config.Config) (hosts, error) {
 	}
 	h.more, h.refused = additionalHosts(h.top, []string{cfg.Ingress.IngressDomain}, cfg,
 		"Use .IngressDomain at the end of domainTemplate in inferenceservice-config.")
+	if cfg.Ingress.EnableGatewayAPI && len(h.more) >= mostHosts {
+		h.refused = append(h.refused, fmt.Sprintf("Of ingress.additionalIngressDomains those after %q are left out, because an HTTPRoute takes %d hosts. "+
+			"Remove some in inferenceservice-config, or give the Gateway a host that covers several.", h.more[mostHosts-2], mostHosts))
+		h.more = h.more[:mostHosts-1]
+	}
 	return h, nil
 }
+
+// mostHosts is how many an HTTPRoute may have; the API server refuses one with more.
+const mostHosts = 16
 
 // domainData and pathData are what templates know; other names in them are mistakes.
 type (

@@ -67,6 +67,24 @@ func httpRoutes(s Service, h hosts, cfg *config.Config) ([]client.Object, error)
 	return append(out, r.route(s.Name+"-path", r.below(path), cfg.Ingress.IngressDomain)), nil
 }
 
+// GraphRoute leads to the router of a graph: its only component, which takes all requests. Nil where the graph is not to be
+// reached from outside, or by an Ingress only, of which graphs have none.
+func GraphRoute(s Service, cfg *config.Config) (*gatewayv1.HTTPRoute, error) {
+	if ClusterLocal(s, cfg) || cfg.Ingress.DisableIngressCreation || !cfg.Ingress.EnableGatewayAPI {
+		return nil, nil
+	}
+	h, err := hostsOf(s, cfg)
+	if err != nil {
+		return nil, err
+	}
+	gateway, err := gatewayRef(cfg)
+	if err != nil {
+		return nil, err
+	}
+	r := router{s: s, cfg: cfg, gateway: gateway}
+	return r.route(s.Name, r.all(s.Predictor), append([]string{h.top}, h.more...)...), nil
+}
+
 // RouteNames are the names of the HTTPRoutes of a service; none where it has none.
 func RouteNames(s Service, cfg *config.Config) []string {
 	if !cfg.Ingress.EnableGatewayAPI || ClusterLocal(s, cfg) || cfg.Ingress.DisableIngressCreation {

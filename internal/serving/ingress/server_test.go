@@ -138,9 +138,7 @@ func TestDefaultsOfTheServer(t *testing.T) {
 	if ref := live.Spec.Rules[0].BackendRefs[0]; ref.Weight == nil || *ref.Weight != 1 || ref.Group == nil {
 		t.Errorf("the server filled in no weight or group: %+v", ref)
 	}
-	if ok, reason, _ := Accepted(objects[:1], map[string]client.Object{Key(objects[0]): live}); ok || reason != ReasonNotAnswered {
-		t.Errorf("a route without an answer is accepted=%v for reason %q", ok, reason)
-	}
+	checkAnswer(t, Accepted(objects[:1], map[string]client.Object{Key(objects[0]): live}, Door{}), false, ReasonNotAnswered, "…has not answered yet")
 	live.Status.Parents = []gatewayv1.RouteParentStatus{{
 		ParentRef: live.Spec.ParentRefs[0], ControllerName: "example.com/gateway",
 		Conditions: []metav1.Condition{{Type: "Accepted", Status: "True", Reason: "Accepted",
@@ -153,8 +151,8 @@ func TestDefaultsOfTheServer(t *testing.T) {
 	if err := cluster.Client().Status().Update(t.Context(), status); err != nil {
 		t.Fatal(err)
 	}
-	if ok, reason, message := Accepted(objects[:1], map[string]client.Object{Key(objects[0]): status}); !ok {
-		t.Errorf("an accepted route is not accepted: %s: %s", reason, message)
+	if got := Accepted(objects[:1], map[string]client.Object{Key(objects[0]): status}, Door{}); got != nil {
+		t.Errorf("an accepted route is not accepted: %+v", got)
 	}
 }
 

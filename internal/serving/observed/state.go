@@ -19,6 +19,7 @@ import (
 	"github.com/modelplane/modelplane/api/serving/v1beta1"
 	"github.com/modelplane/modelplane/internal/config"
 	"github.com/modelplane/modelplane/internal/kube/cause"
+	"github.com/modelplane/modelplane/internal/serving/ingress"
 	"github.com/modelplane/modelplane/internal/serving/runtimes"
 	"github.com/modelplane/modelplane/internal/serving/storage"
 )
@@ -30,10 +31,11 @@ var (
 	ScaledObject   = schema.GroupVersionKind{Group: "keda.sh", Version: "v1alpha1", Kind: "ScaledObject"}
 	OTelCollector  = schema.GroupVersionKind{Group: "opentelemetry.io", Version: "v1beta1", Kind: "OpenTelemetryCollector"}
 	HTTPRoute      = schema.GroupVersionKind{Group: "gateway.networking.k8s.io", Version: "v1", Kind: "HTTPRoute"}
+	Gateway        = schema.GroupVersionKind{Group: "gateway.networking.k8s.io", Version: "v1", Kind: "Gateway"}
 )
 
 // OptionalAPIs are all of them.
-var OptionalAPIs = []schema.GroupVersionKind{KnativeService, VirtualService, ScaledObject, OTelCollector, HTTPRoute}
+var OptionalAPIs = []schema.GroupVersionKind{KnativeService, VirtualService, ScaledObject, OTelCollector, HTTPRoute, Gateway}
 
 // State is everything that the decision about a service depends on.
 type State struct {
@@ -57,6 +59,7 @@ type State struct {
 	HPAs    map[string]bool
 	Knative map[string]*unstructured.Unstructured
 	Routes  map[string]client.Object // by kind/name
+	Door    ingress.Door
 	// Ingress says that the service has one.
 	Ingress bool
 	Pods    []corev1.Pod

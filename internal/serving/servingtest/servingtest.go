@@ -145,24 +145,45 @@ func (b *Bench) Ended(objs ...client.Object) error {
 	return b.Bench.Ended(objs, serving.New().Controllers())
 }
 
-// Accept plays the gateway: it takes the routes as they are.
+// Gate makes sure that there is a Gateway, with its namespace.
+func Gate(ctx context.Context, c client.Client, namespace, name string) error {
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}
+	gate := &gatewayv1.Gateway{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+	gate.Spec.GatewayClassName = "played"
+	gate.Spec.Listeners = []gatewayv1.Listener{{Name: "http", Port: 80, Protocol: gatewayv1.HTTPProtocolType}}
+	return errors.Join(client.IgnoreAlreadyExists(c.Create(ctx, ns)), client.IgnoreAlreadyExists(c.Create(ctx, gate)))
+}
+
+// Accept plays the gateway: it is there, and takes the routes as they are.
 func (b *Bench) Accept(t testing.TB, names ...string) {
 	t.Helper()
 	for _, name := range names {
 		route := &gatewayv1.HTTPRoute{}
 		b.Exists(t, route, name)
-		testkit.Eventually(t, Patience, "the gateway to take "+name, func() error {
-			if err := b.C.Get(t.Context(), client.ObjectKeyFromObject(route), route); err != nil {
-				return err
-			}
-			accepted := metav1.Condition{Type: "Accepted", Status: metav1.ConditionTrue, Reason: "Accepted",
-				ObservedGeneration: route.Generation, LastTransitionTime: metav1.Now()}
-			route.Status.Parents = []gatewayv1.RouteParentStatus{{
-				ParentRef: route.Spec.ParentRefs[0], ControllerName: "test.dev/gateway", Conditions: []metav1.Condition{accepted},
-			}}
-			return b.C.Status().Update(t.Context(), route)
-		})
+		parent := route.Spec.ParentRefs[0]
+		if err := Gate(t.Context(), b.C, string(*parent.Namespace), string(parent.Name)); err != nil {
+			t.Fatal(err)
+		}
+		b.Answer(t, name, metav1.ConditionTrue, "Accepted", "")
 	}
+}
+
+// Answer is what the gateway says of a route as it is.
+func (b *Bench) Answer(t testing.TB, name string, accepted metav1.ConditionStatus, reason, message string) {
+	t.Helper()
+	route := &gatewayv1.HTTPRoute{}
+	b.Exists(t, route, name)
+	testkit.Eventually(t, Patience, "the gateway to answer for "+name, func() error {
+		if err := b.C.Get(t.Context(), client.ObjectKeyFromObject(route), route); err != nil {
+			return err
+		}
+		said := metav1.Condition{Type: "Accepted", Status: accepted, Reason: reason, Message: message,
+			ObservedGeneration: route.Generation, LastTransitionTime: metav1.Now()}
+		route.Status.Parents = []gatewayv1.RouteParentStatus{{
+			ParentRef: route.Spec.ParentRefs[0], ControllerName: "test.dev/gateway", Conditions: []metav1.Condition{said},
+		}}
+		return b.C.Status().Update(t.Context(), route)
+	})
 }
 
 // Status waits until a condition of a service has a status and, if given, a

@@ -23,7 +23,7 @@ import (
 func (p *planner) keepDraining(front *frontDoor) {
 	routes := front.routes()
 	for _, name := range p.draining() {
-		if !ingress.StillLeads(routes, p.seen.Routes, name) {
+		if !ingress.StillLeads(routes, p.seen.Routes, p.seen.Door, name) {
 			continue
 		}
 		p.leave(name)

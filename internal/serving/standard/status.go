@@ -41,14 +41,14 @@ func (p *planner) judgeFront(cs *kube.Conditions, front *frontDoor) {
 		status.NotYet(cs, c)
 		return
 	}
-	ok, reason, message := ingress.Accepted(front.routes(), p.seen.Routes)
+	answer := ingress.Accepted(front.routes(), p.seen.Routes, p.seen.Door)
 	switch {
-	case ok:
+	case answer == nil:
 		cs.True(status.IngressReady, "", "")
-	case reason == ingress.ReasonNotWritten || reason == ingress.ReasonNotAnswered:
-		cs.Unknown(status.IngressReady, reason, message)
+	case answer.Refused:
+		cs.False(status.IngressReady, answer.Reason, answer.Message)
 	default:
-		cs.False(status.IngressReady, reason, message)
+		cs.Unknown(status.IngressReady, answer.Reason, answer.Message)
 	}
 }
 
