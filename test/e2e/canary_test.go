@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"net"
 	"path/filepath"
@@ -30,17 +31,17 @@ func (c cluster) canaryGetsItsShare() {
 	c.Cleanup(func() { c.undo("delete", "-n", trafficNamespace, "-f", "test/e2e/testdata/canary.yaml") })
 	c.mustKubectl("wait", "-n", trafficNamespace, "--for=condition=Ready", "--timeout=5m", "inferenceservice/trial")
 	load := c.startLoad(trial)
-	c.waitForWeights("80 20")
+	c.waitForWeights(trafficNamespace, "80 20")
 	c.checkShare(trial, 0.2)
 
 	c.change("trial", `{"spec":{"canary":[{"trafficPercent":60,"predictor":`+canaryV2+`}]}}`)
 	c.killManager()
-	c.waitForWeights("40 60")
+	c.waitForWeights(trafficNamespace, "40 60")
 	c.checkShare(trial, 0.6)
 
 	c.change("trial", `{"spec":{"canary":null,"predictor":`+canaryV2+`}}`)
 	c.killManager()
-	c.waitForWeights("")
+	c.waitForWeights(trafficNamespace, "")
 	c.checkShare(trial, 1)
 
 	c.change("trial", `{"spec":{"canary":[{"trafficPercent":50,"predictor":{"name":"v3","model":{"modelFormat":{"name":"onnx"},"storageUri":"pvc://models/nothing"}}}]}}`)
@@ -69,7 +70,7 @@ const canaryV2 = `{"name":"v2","minReplicas":1,"model":{"modelFormat":{"name":"o
 func (c cluster) target(service, address string) target {
 	c.Helper()
 	return target{
-		url: "http://" + address + "/v1/models/" + service + ":predict", host: service + "-" + trafficNamespace + ".example.com",
+		url: "http://" + address + "/v1/models/" + service + ":predict", host: service + "-" + trafficNamespace + "." + c.ingressDomain(),
 		body: c.irisQuestion(), from: c.flowers(),
 	}
 }
@@ -89,8 +90,8 @@ func (c cluster) checkShare(t target, want float64) {
 	}
 }
 
-// waitForWeights waits until the gateway has taken a route with these weights.
-func (c cluster) waitForWeights(want string) {
+// waitForWeights waits until the gateway has taken the route of the service trial with these weights.
+func (c cluster) waitForWeights(namespace, want string) {
 	c.Helper()
 	c.eventually("the weights "+want, func() error {
 		var route struct {
@@ -106,7 +107,7 @@ func (c cluster) waitForWeights(want string) {
 				}
 			}
 		}
-		out, err := c.kubectl("get", "httproute", "trial", "-n", trafficNamespace, "-o", "json")
+		out, err := c.kubectl("get", "httproute", "trial", "-n", namespace, "-o", "json")
 		if err := errors.Join(err, json.Unmarshal([]byte(out), &route)); err != nil {
 			return err
 		}
@@ -133,14 +134,7 @@ func (c cluster) waitForWeights(want string) {
 // openGateway installs the Gateway API, runs a gateway in this process until the part ends, and has the platform use it.
 func (c cluster) openGateway() (address string) {
 	c.Helper()
-	definitions := filepath.Join(strings.TrimSpace(c.must("go", "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/gateway-api")), "config/crd/standard")
-	for _, kind := range []string{"gatewayclasses", "gateways", "httproutes"} {
-		c.mustKubectl("apply", "--server-side", "-f", filepath.Join(definitions, "gateway.networking.k8s.io_"+kind+".yaml"))
-		c.eventually("the Gateway API is served", func() error { // kubectl wait ends with an error while there are no conditions at all
-			_, err := c.kubectl("wait", "--for=condition=Established", "--timeout=1m", "crd/"+kind+".gateway.networking.k8s.io")
-			return err
-		})
-	}
+	c.installGatewayAPI()
 	c.mustKubectl("apply", "-f", c.manifest("gateway.yaml", "NAMESPACE", trafficNamespace))
 	cfg, err := clientcmd.BuildConfigFromFlags("", filepath.Join(c.dir, "kubeconfig"))
 	if err != nil {
@@ -164,15 +158,54 @@ func (c cluster) openGateway() (address string) {
 	return at.Addr().String()
 }
 
+// installGatewayAPI brings its definitions, unless there are some.
+func (c cluster) installGatewayAPI() {
+	c.Helper()
+	if c.mustKubectl("get", "crd", "httproutes.gateway.networking.k8s.io", "--ignore-not-found", "-o", "name") != "" {
+		return
+	}
+	definitions := filepath.Join(strings.TrimSpace(c.must("go", "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/gateway-api")), "config/crd/standard")
+	for _, kind := range []string{"gatewayclasses", "gateways", "httproutes"} {
+		c.mustKubectl("apply", "--server-side", "-f", filepath.Join(definitions, "gateway.networking.k8s.io_"+kind+".yaml"))
+		c.eventually("the Gateway API is served", func() error { // kubectl wait ends with an error while there are no conditions at all
+			_, err := c.kubectl("wait", "--for=condition=Established", "--timeout=1m", "crd/"+kind+".gateway.networking.k8s.io")
+			return err
+		})
+	}
+}
+
 // useGateway changes the platform's configuration until the part ends.
 func (c cluster) useGateway() {
 	c.Helper()
-	before := c.mustKubectl("get", "configmap", "inferenceservice-config", "-n", managerNamespace, "-o", "jsonpath={.data.ingress}")
+	c.changeIngress(map[string]any{"enableGatewayApi": true, "kserveIngressGateway": trafficNamespace + "/front"})
+}
+
+// ingressSettings are what the platform's configuration says of the way in, as text and as a map.
+func (c cluster) ingressSettings() (string, map[string]any) {
+	c.Helper()
+	text := c.mustKubectl("get", "configmap", "inferenceservice-config", "-n", managerNamespace, "-o", "jsonpath={.data.ingress}")
 	settings := map[string]any{}
-	if err := json.Unmarshal([]byte(before), &settings); err != nil {
+	if err := json.Unmarshal([]byte(text), &settings); err != nil {
 		c.Fatal(err)
 	}
-	settings["enableGatewayApi"], settings["kserveIngressGateway"] = true, trafficNamespace+"/front"
+	return text, settings
+}
+
+func (c cluster) ingressDomain() string {
+	c.Helper()
+	_, settings := c.ingressSettings()
+	domain, ok := settings["ingressDomain"].(string)
+	if !ok {
+		return "example.com"
+	}
+	return domain
+}
+
+// changeIngress changes settings of the way in until the part ends.
+func (c cluster) changeIngress(to map[string]any) {
+	c.Helper()
+	before, settings := c.ingressSettings()
+	maps.Copy(settings, to)
 	after, err := json.Marshal(settings)
 	if err != nil {
 		c.Fatal(err)

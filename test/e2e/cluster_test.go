@@ -2,8 +2,6 @@
 
 //go:build e2e
 
-// Package e2e uses Modelplane as a person does: it brings a cluster up with the programs of `make up`, talks to it with
-// kubectl and HTTP, and looks only at what a person could see. It must not import the code under test.
 package e2e
 
 import (

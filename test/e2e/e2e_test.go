@@ -69,6 +69,16 @@ func TestMachine(t *testing.T) {
 		}},
 		// These change settings of the whole platform and take the manager away, while others count what it says.
 		{name: "platform", after: []string{"first hour", "traffic", "rollouts", "registry", "full disk", "storages", "many models"}, parts: []part{
+			{"a model answers at its URL, over HTTP and gRPC", cluster.urlAnswers},
+			{"routes of all forms answer", cluster.routesOfAllForms},
+			{"canaries get their share of 2,000 requests", cluster.sharesAreKept},
+			{"graphs answer", cluster.graphsAnswer},
+			{"requests are logged and batched", cluster.requestsAreLoggedAndBatched},
+			{"no request is lost at the gateway", cluster.nothingIsLostAtTheDoor},
+			{"the proxy is killed", cluster.proxyIsKilled},
+			{"a route is refused and then accepted", cluster.refusalsAreTold},
+			{"the gateway is removed and installed again", cluster.gatewayGoesAndComes},
+			{"the gateway's services end", cluster.endFrontDoor},
 			{"a canary gets its share", cluster.canaryGetsItsShare},
 			{"no request is lost", cluster.nothingIsLost},
 		}},

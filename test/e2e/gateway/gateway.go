@@ -219,8 +219,26 @@ func (g *Gateway) parents(route *gatewayv1.HTTPRoute) []gatewayv1.ParentReferenc
 	})
 }
 
+// open says that the Gateway itself is looked after.
+func (g *Gateway) open(ctx context.Context) error {
+	gate := &gatewayv1.Gateway{}
+	if err := g.Get(ctx, client.ObjectKey{Namespace: g.namespace, Name: g.name}, gate); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	next := gate.DeepCopy()
+	for _, kind := range []gatewayv1.GatewayConditionType{gatewayv1.GatewayConditionAccepted, gatewayv1.GatewayConditionProgrammed} {
+		apimeta.SetStatusCondition(&next.Status.Conditions, metav1.Condition{
+			Type: string(kind), Status: metav1.ConditionTrue, Reason: string(kind), ObservedGeneration: gate.Generation,
+		})
+	}
+	return g.Status().Patch(ctx, next, client.MergeFrom(gate))
+}
+
 // answer says that a route is taken, and whether its Services are there. It looks again while one is not.
 func (g *Gateway) answer(ctx context.Context, route *gatewayv1.HTTPRoute) (ctrl.Result, error) {
+	if err := g.open(ctx); err != nil {
+		return ctrl.Result{}, err
+	}
 	next := route.DeepCopy()
 	resolved := metav1.Condition{Type: string(gatewayv1.RouteConditionResolvedRefs), Status: metav1.ConditionTrue, Reason: string(gatewayv1.RouteReasonResolvedRefs)}
 	var result ctrl.Result

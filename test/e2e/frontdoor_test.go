@@ -1,0 +1,688 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e
+
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"math/big"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+)
+
+const (
+	frontNamespace = "e2e-front"
+	// Where `make up` has put the gateway.
+	gateNamespace, gateName = "kserve", "kserve-ingress-gateway"
+	envoyNamespace          = "envoy-gateway-system"
+)
+
+// door is the gateway of the cluster: Envoy, which Envoy Gateway configures.
+type door struct{ cluster }
+
+// wantsGateway leaves these parts out where the cluster has no gateway: they are asked for with MODELPLANE_E2E_GATEWAY=1.
+func (c cluster) wantsGateway() {
+	c.Helper()
+	if os.Getenv("MODELPLANE_E2E_GATEWAY") == "" {
+		c.Skip("what needs a gateway is tried when MODELPLANE_E2E_GATEWAY=1 asks for it")
+	}
+}
+
+// frontDoor has the services of these parts ready. Whoever comes first brings them.
+func (c cluster) frontDoor() door {
+	c.Helper()
+	c.wantsGateway()
+	d := door{c}
+	if c.mustKubectl("get", "namespace", frontNamespace, "--ignore-not-found", "-o", "name") != "" {
+		return d
+	}
+	c.mustKubectl("wait", "-n", gateNamespace, "--for=condition=Programmed", "--timeout=5m", "gateway/"+gateName)
+	c.models(frontNamespace)
+	c.mustKubectl("apply", "-n", frontNamespace, "-f", c.manifest("frontdoor.yaml",
+		"${TRANSFORMER}", c.image("modelplane-transformer"), "${ECHO}", c.image("modelplane-echo")))
+	for _, service := range []string{"one", "other", "whole", "slow"} {
+		d.ready("inferenceservice", service)
+	}
+	return d
+}
+
+func (d door) ready(kind, name string) {
+	d.Helper()
+	d.eventually(kind+" "+name+" ready", func() error {
+		out, err := d.kubectl("wait", "-n", frontNamespace, "--for=condition=Ready", "--timeout=10s", kind+"/"+name)
+		if err == nil {
+			return nil
+		}
+		state, _ := d.kubectl("get", kind, name, "-n", frontNamespace, "-o", `jsonpath={.status.conditions[?(@.type=="Ready")]}`)
+		return fmt.Errorf("%s: %s", out, state)
+	})
+}
+
+// address of the proxy in the cluster. It is another one when the gateway was made anew.
+func (d door) address() string {
+	d.Helper()
+	return d.mustKubectl("get", "services", "-n", envoyNamespace, "-l",
+		"gateway.envoyproxy.io/owning-gateway-name="+gateName, "-o", "jsonpath={.items[0].spec.clusterIP}")
+}
+
+// host is that of the URL in the status, which has neither a port nor a path.
+func (d door) host(kind, name string) string {
+	d.Helper()
+	text := d.mustKubectl("get", kind, name, "-n", frontNamespace, "-o", "jsonpath={.status.url}")
+	u, err := url.Parse(text)
+	if err != nil || u.Host == "" || u.Port() != "" || u.Path != "" {
+		d.Fatalf("the URL of %s %s is %q: %v", kind, name, text, err)
+	}
+	return u.Host
+}
+
+// to asks a service, by its URL, for the classes of irises.
+func (d door) to(service string) target {
+	d.Helper()
+	return target{
+		url: "http://" + d.address() + "/v1/models/" + service + ":predict", host: d.host("inferenceservice", service),
+		body: d.irisQuestion(), from: d.flowers(),
+	}
+}
+
+func (d door) toGraph(name string) target {
+	d.Helper()
+	return target{url: "http://" + d.address() + "/", host: d.host("inferencegraph", name), body: d.irisQuestion(), from: d.flowers()}
+}
+
+// all wants every answer from one.
+func (d door) all(what string, t target, who string, questions int) {
+	d.Helper()
+	d.firstAnswer(t)
+	if n := d.count(t, questions); n.answers[who] != questions {
+		d.Errorf("%s: want %d answers from %s; %v", what, questions, who, n)
+	}
+}
+
+// urlAnswers asks at the URL of the status: as it is, with a program that people use, and over gRPC.
+func (c cluster) urlAnswers() {
+	d := c.frontDoor()
+	d.all("over HTTP", d.to("one"), "iris", 40)
+	d.overGRPC(d.host("inferenceservice", "one"))
+	component := d.mustKubectl("get", "inferenceservice", "one", "-n", frontNamespace, "-o", "jsonpath={.status.components.predictor.url}")
+	predictor := d.to("one")
+	predictor.host = strings.TrimPrefix(component, "http://")
+	d.all("at the predictor's own host", predictor, "iris", 8)
+
+	text := d.mustKubectl("get", "inferenceservice", "one", "-n", frontNamespace, "-o", "jsonpath={.status.url}")
+	if _, err := exec.LookPath("curl"); err == nil && strings.HasSuffix(text, ".localhost") {
+		out := d.must("curl", "--silent", "--show-error", "--fail-with-body", "--max-time", "30", "--json", "@examples/onnx/iris/request-v1.json",
+			text+"/v1/models/one:predict")
+		if who, err := d.flowers()([]byte(out)); err != nil || who != "iris" {
+			d.Errorf("curl %s says %s (%v)", text, out, err)
+		}
+	}
+}
+
+// overGRPC wants the classes of irises from the port that serves HTTP, too.
+func (d door) overGRPC(host string) {
+	d.Helper()
+	conn, err := grpc.NewClient("passthrough:///"+d.address()+":80", grpc.WithAuthority(host),
+		grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithDefaultCallOptions(grpc.ForceCodec(wire{})))
+	if err != nil {
+		d.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }()
+	request, known := d.inferRequest("iris", "one"), d.classes("iris")
+	d.eventually("the right classes over gRPC", func() error {
+		ctx, cancel := context.WithTimeout(d.Context(), 10*time.Second)
+		defer cancel()
+		var answer []byte
+		if err := conn.Invoke(ctx, "/inference.GRPCInferenceService/ModelInfer", request, &answer); err != nil {
+			return err
+		}
+		got, err := classesIn(answer)
+		if err == nil && !slices.Equal(got, known) {
+			err = fmt.Errorf("the model says %v, want %v", got, known)
+		}
+		return err
+	})
+}
+
+// routesOfAllForms asks transformers, explainers, other hosts, paths and over TLS, and wants time limits kept.
+func (c cluster) routesOfAllForms() {
+	d := c.frontDoor()
+	d.transformerAnswers(d.to("whole"))
+	d.explainerAnswers("http://"+d.address()+"/v1/models/whole:explain", d.host("inferenceservice", "whole"))
+	d.timeLimitIsKept()
+
+	d.changeIngress(map[string]any{"pathTemplate": "/serving/{{ .Namespace }}/{{ .Name }}", "additionalIngressDomains": []string{"models.test"}})
+	other := d.to("one")
+	other.host = strings.TrimSuffix(other.host, d.ingressDomain()) + "models.test"
+	d.all("at another domain", other, "iris", 8)
+	path := d.to("one")
+	path.url = "http://" + d.address() + "/serving/" + frontNamespace + "/one/v1/models/one:predict"
+	path.host = d.ingressDomain()
+	d.all("below its path", path, "iris", 8)
+	d.explainerAnswers("http://"+d.address()+"/serving/"+frontNamespace+"/whole/v1/models/whole:explain", d.ingressDomain())
+	d.overTLS()
+}
+
+func (d door) transformerAnswers(t target) {
+	d.Helper()
+	t.body = []byte(`{"flowers":[{"sepal":[5.1,3.5],"petal":[1.4,0.2]}]}`)
+	t.from = func(answer []byte) (string, error) {
+		var got struct{ Names []string }
+		if err := json.Unmarshal(answer, &got); err != nil || !slices.Equal(got.Names, []string{"setosa"}) {
+			return "", fmt.Errorf("it says %s", answer)
+		}
+		return "transformer", nil
+	}
+	d.all("with the transformer's words", t, "transformer", 40)
+}
+
+// explainerAnswers wants the name of the explainer's pod.
+func (d door) explainerAnswers(at, host string) {
+	d.Helper()
+	d.eventually("an answer of the explainer at "+at, func() error {
+		out, code, err := d.getAt(at, host)
+		if err == nil && (code != http.StatusOK || !strings.HasPrefix(out, "whole-explainer-")) {
+			err = fmt.Errorf("%d: %s", code, out)
+		}
+		return err
+	})
+}
+
+func (d door) getAt(at, host string) (string, int, error) {
+	request, err := http.NewRequestWithContext(d.Context(), http.MethodGet, at, nil)
+	if err != nil {
+		return "", 0, err
+	}
+	request.Host = host
+	response, err := fresh.Do(request)
+	if err != nil {
+		return "", 0, err
+	}
+	defer func() { _ = response.Body.Close() }()
+	body, err := io.ReadAll(response.Body)
+	return strings.TrimSpace(string(body)), response.StatusCode, err
+}
+
+// timeLimitIsKept has a server wait for one that never answers.
+func (d door) timeLimitIsKept() {
+	d.Helper()
+	deaf, err := net.Listen("tcp", net.JoinHostPort(d.nodeAddress(), "0"))
+	if err != nil {
+		d.Fatal(err)
+	}
+	defer func() { _ = deaf.Close() }()
+	at := "http://" + d.address() + "/ask?url=" + url.QueryEscape("http://"+deaf.Addr().String()+"/")
+	host := d.host("inferenceservice", "slow")
+	d.eventually("a request that is ended", func() error {
+		began := time.Now()
+		out, code, err := d.getAt(at, host)
+		if err != nil {
+			return err
+		}
+		if took := time.Since(began); code != http.StatusGatewayTimeout || took < 900*time.Millisecond || took > 4*time.Second {
+			return fmt.Errorf("after %v: %d %s", took, code, out)
+		}
+		return nil
+	})
+}
+
+func (c cluster) nodeAddress() string {
+	c.Helper()
+	return c.mustKubectl("get", "nodes", "-o", `jsonpath={.items[0].status.addresses[?(@.type=="InternalIP")].address}`)
+}
+
+// overTLS gives the Gateway a listener with a certificate until the part ends.
+func (d door) overTLS() {
+	d.Helper()
+	host := d.host("inferenceservice", "one")
+	certificate, key, pool := d.certificate(host)
+	d.mustKubectl("create", "secret", "tls", "e2e-front", "-n", gateNamespace, "--cert", certificate, "--key", key)
+	d.Cleanup(func() { d.undo("delete", "secret", "e2e-front", "-n", gateNamespace) })
+	d.patchGate(`[{"op":"add","path":"/spec/listeners/-","value":{"name":"https","protocol":"HTTPS","port":443,
+		"tls":{"certificateRefs":[{"name":"e2e-front"}]},"allowedRoutes":{"namespaces":{"from":"All"}}}}]`)
+	d.Cleanup(func() { d.undo(gatePatch(`[{"op":"remove","path":"/spec/listeners/1"}]`)...) })
+	t := d.to("one")
+	t.url = "https" + strings.TrimPrefix(t.url, "http")
+	client := &http.Client{Timeout: 15 * time.Second, Transport: &http.Transport{
+		TLSClientConfig: &tls.Config{RootCAs: pool, ServerName: host}, ForceAttemptHTTP2: true, DisableKeepAlives: true,
+	}}
+	d.eventually("an answer over TLS", func() error {
+		who, err := t.ask(d.Context(), client)
+		if err == nil && who != "iris" {
+			err = fmt.Errorf("it comes from %s", who)
+		}
+		return err
+	})
+}
+
+// certificate is signed by itself.
+func (d door) certificate(host string) (certificate, key string, pool *x509.CertPool) {
+	d.Helper()
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		d.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "e2e"}, DNSNames: []string{host}, IsCA: true, BasicConstraintsValid: true,
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &private.PublicKey, private)
+	raw, keyErr := x509.MarshalPKCS8PrivateKey(private)
+	if err := errors.Join(err, keyErr); err != nil {
+		d.Fatal(err)
+	}
+	public := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+	pool = x509.NewCertPool()
+	pool.AppendCertsFromPEM(public)
+	certificate, key = filepath.Join(d.TempDir(), "tls.crt"), filepath.Join(d.TempDir(), "tls.key")
+	if err := errors.Join(os.WriteFile(certificate, public, 0o600),
+		os.WriteFile(key, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: raw}), 0o600)); err != nil {
+		d.Fatal(err)
+	}
+	return certificate, key, pool
+}
+
+func gatePatch(patch string) []string {
+	return []string{"patch", "gateway", gateName, "-n", gateNamespace, "--type=json", "-p", patch}
+}
+
+func (d door) patchGate(patch string) {
+	d.Helper()
+	d.mustKubectl(gatePatch(patch)...)
+}
+
+func (d door) change(service, patch string) {
+	d.Helper()
+	d.mustKubectl("patch", "inferenceservice", service, "-n", frontNamespace, "--type=merge", "-p", patch)
+}
+
+// sharesAreKept counts 2,000 answers at each share of a canary, which takes over in the end. Managers are killed meanwhile, and
+// nobody who asks may notice more than which model answers.
+func (c cluster) sharesAreKept() {
+	d := c.frontDoor()
+	d.mustKubectl("apply", "-n", frontNamespace, "-f", "test/e2e/testdata/frontdoor-canary.yaml")
+	d.Cleanup(func() { d.undo("delete", "-n", frontNamespace, "-f", "test/e2e/testdata/frontdoor-canary.yaml") })
+	d.ready("inferenceservice", "trial")
+	trial := d.to("trial")
+	load := d.startLoad(trial)
+	for _, percent := range []int{0, 20, 60, 100} {
+		d.change("trial", fmt.Sprintf(`{"spec":{"canary":[{"trafficPercent":%d,"predictor":%s}]}}`, percent, canaryV2))
+		if percent == 60 {
+			d.killManager()
+		}
+		d.waitForWeights(frontNamespace, fmt.Sprintf("%d %d", 100-percent, percent))
+		d.shareIs(trial, float64(percent)/100)
+	}
+	d.change("trial", `{"spec":{"canary":null,"predictor":`+canaryV2+`}}`)
+	d.killManager()
+	d.waitForWeights(frontNamespace, "")
+	d.upToDateIn(frontNamespace, "trial")
+	d.eventually("the predictor before is gone", func() error {
+		if left := d.mustKubectl("get", "pods", "-n", frontNamespace, "-l", "app=isvc.trial-v1-predictor", "-o", "name"); left != "" {
+			return errors.New(left)
+		}
+		return nil
+	})
+	load.next("contrary", 40)
+	load.nothingLost("a canary that gets 0, 20, 60 and 100 % and takes over, and two managers killed")
+}
+
+// shareIs wants the new model's part of 2,000 answers within three points of what was asked for.
+func (d door) shareIs(t target, want float64) {
+	d.Helper()
+	const questions, points = 2000, 0.03
+	d.count(t, 200) // the proxy hears of a change a moment after its controller has answered
+	n := d.count(t, questions)
+	got := float64(n.answers["contrary"]) / questions
+	d.Logf("%.1f %% of %d answers come from the new model, %.0f %% wanted, %d failed", 100*got, questions, 100*want, len(n.failures))
+	for _, failure := range n.failures[:min(len(n.failures), 5)] {
+		d.Errorf("a request failed: %s", failure)
+	}
+	if math.Abs(got-want) > points {
+		d.Errorf("%.1f %% of the answers come from the new model, want %.0f %%", 100*got, 100*want)
+	}
+}
+
+// graphsAnswer asks a graph of each kind by its URL.
+func (c cluster) graphsAnswer() {
+	d := c.frontDoor()
+	const file = "test/e2e/testdata/frontdoor-graphs.yaml"
+	d.mustKubectl("apply", "-n", frontNamespace, "-f", file)
+	d.Cleanup(func() { d.undo("delete", "-n", frontNamespace, "-f", file) })
+	for _, graph := range []string{"sequence", "switch", "splitter", "ensemble"} {
+		d.ready("inferencegraph", graph)
+	}
+	d.all("the last of a sequence answers", d.toGraph("sequence"), "iris", 40)
+	d.all("the step whose condition holds answers", d.toGraph("switch"), "contrary", 40)
+	d.all("all answer together", d.toEnsemble(), "both", 40)
+	const questions = 800
+	splitter := d.toGraph("splitter")
+	d.firstAnswer(splitter)
+	n := d.count(splitter, questions)
+	d.Logf("a splitter: %v", n)
+	if got := float64(n.answers["contrary"]) / questions; math.Abs(got-0.25) > 0.08 || len(n.failures) > 0 {
+		d.Errorf("%.0f %% went to the step with a quarter of the weight: %v", 100*got, n)
+	}
+}
+
+func (d door) toEnsemble() target {
+	d.Helper()
+	one := d.flowers()
+	t := d.toGraph("ensemble")
+	t.from = func(answer []byte) (string, error) {
+		var got struct{ Yes, No json.RawMessage }
+		if err := json.Unmarshal(answer, &got); err != nil {
+			return "", err
+		}
+		yes, errYes := one(got.Yes)
+		no, errNo := one(got.No)
+		if err := errors.Join(errYes, errNo); err != nil || yes != "iris" || no != "contrary" {
+			return "", fmt.Errorf("it says %s, read as %s and %s", answer, yes, no)
+		}
+		return "both", nil
+	}
+	return t
+}
+
+// receiver takes copies of requests and answers.
+type receiver struct {
+	*httptest.Server
+	mu   sync.Mutex
+	seen map[string][]string // bodies by the id of the request, with their types in front
+}
+
+func (d door) receive() *receiver {
+	d.Helper()
+	r := &receiver{seen: map[string][]string{}}
+	listener, err := net.Listen("tcp", net.JoinHostPort(d.nodeAddress(), "0"))
+	if err != nil {
+		d.Fatal(err)
+	}
+	r.Server = httptest.NewUnstartedServer(http.HandlerFunc(r.take))
+	if err := r.Listener.Close(); err != nil {
+		d.Fatal(err)
+	}
+	r.Listener = listener
+	r.Start()
+	d.Cleanup(r.Close)
+	return r
+}
+
+func (r *receiver) take(w http.ResponseWriter, request *http.Request) {
+	body, err := io.ReadAll(io.LimitReader(request.Body, 1<<20))
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	id := request.Header.Get("Ce-Id")
+	r.seen[id] = append(r.seen[id], request.Header.Get("Ce-Type")+" "+string(bytes.TrimSpace(body)))
+}
+
+// pairs are the requests of which both the question and the answer were seen.
+func (r *receiver) pairs(request string) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	n := 0
+	for _, seen := range r.seen {
+		slices.Sort(seen)
+		if len(seen) == 2 && seen[0] == "org.kubeflow.serving.inference.request "+request &&
+			strings.HasPrefix(seen[1], "org.kubeflow.serving.inference.response {") {
+			n++
+		}
+	}
+	return n
+}
+
+// requestsAreLoggedAndBatched looks at a receiver of logs, and at how many questions a model was asked.
+func (c cluster) requestsAreLoggedAndBatched() {
+	d := c.frontDoor()
+	receiver := d.receive()
+	file := d.manifest("frontdoor-agent.yaml", "${RECEIVER}", receiver.Listener.Addr().String())
+	d.mustKubectl("apply", "-n", frontNamespace, "-f", file)
+	d.Cleanup(func() { d.undo("delete", "-n", frontNamespace, "-f", file) })
+	d.ready("inferenceservice", "logged")
+	d.ready("inferenceservice", "batched")
+
+	logged := d.to("logged")
+	d.firstAnswer(logged)
+	const questions = 40
+	if n := d.count(logged, questions); n.answers["iris"] != questions {
+		d.Errorf("want %d answers; %v", questions, n)
+	}
+	d.eventually("copies of all requests and answers", func() error {
+		if got := receiver.pairs(string(bytes.TrimSpace(logged.body))); got < questions {
+			return fmt.Errorf("%d of %d", got, questions)
+		}
+		return nil
+	})
+	d.batchIsOneQuestion()
+}
+
+// batchIsOneQuestion asks for eight flowers at the same time.
+func (d door) batchIsOneQuestion() {
+	d.Helper()
+	var rows struct{ Instances []json.RawMessage }
+	if err := json.Unmarshal(d.irisQuestion(), &rows); err != nil {
+		d.Fatal(err)
+	}
+	known := d.irisClasses()
+	batched := d.to("batched")
+	d.firstAnswer(batched) // of more rows than a batch has
+	before := d.served("batched-predictor")
+	const together = 8
+	errs := make(chan error, together)
+	for i := range together {
+		row := i % len(known)
+		t := batched
+		t.body, _ = json.Marshal(map[string]any{"instances": rows.Instances[row : row+1]})
+		t.from = func(answer []byte) (string, error) {
+			var got struct{ Predictions []int }
+			if err := json.Unmarshal(answer, &got); err != nil || !slices.Equal(got.Predictions, known[row:row+1]) {
+				return "", fmt.Errorf("row %d: %s", row, answer)
+			}
+			return "", nil
+		}
+		go func() {
+			_, err := t.ask(d.Context(), fresh)
+			errs <- err
+		}()
+	}
+	for range together {
+		if err := <-errs; err != nil {
+			d.Error(err)
+		}
+	}
+	asked := d.served("batched-predictor") - before
+	d.Logf("%d requests became %d", together, asked)
+	if asked < 1 || asked > together/2 {
+		d.Errorf("the model was asked %d times for %d requests", asked, together)
+	}
+}
+
+// served is how many requests the pods of a Deployment have answered, by their own count.
+func (d door) served(deployment string) int {
+	d.Helper()
+	out := d.mustKubectl("get", "pods", "-n", frontNamespace, "-l", "app=isvc."+deployment, "-o", "jsonpath={.items[*].status.podIP}")
+	sum := 0
+	for address := range strings.FieldsSeq(out) {
+		sum += d.servedBy(address)
+	}
+	return sum
+}
+
+// nothingIsLostAtTheDoor rolls out a new model, restarts the gateway's controller and its proxy, and kills managers, under load.
+func (c cluster) nothingIsLostAtTheDoor() {
+	d := c.frontDoor()
+	load := d.startLoad(d.to("one"))
+	load.next("iris", 20)
+
+	d.change("one", `{"spec":{"predictor":{"model":{"storageUri":"pvc://models/contrary"}}}}`)
+	d.killManager()
+	d.mustKubectl("rollout", "status", "deployment/one-predictor", "-n", frontNamespace, "--timeout=5m")
+	load.next("contrary", 40)
+
+	d.mustKubectl("rollout", "restart", "deployment/envoy-gateway", "-n", envoyNamespace)
+	d.mustKubectl("rollout", "status", "deployment/envoy-gateway", "-n", envoyNamespace, "--timeout=5m")
+	load.next("contrary", 40)
+
+	d.proxyRestarts()
+	d.killManager()
+	load.next("contrary", 40)
+	d.change("one", `{"spec":{"predictor":{"model":{"storageUri":"pvc://models/iris"}}}}`)
+	d.mustKubectl("rollout", "status", "deployment/one-predictor", "-n", frontNamespace, "--timeout=5m")
+	d.upToDateIn(frontNamespace, "one")
+	load.next("iris", 40)
+	load.nothingLost("two rollouts, a gateway and its proxy that restart, and two managers killed")
+}
+
+// proxyRestarts has Envoy Gateway roll its proxy out anew, as it does when somebody changes how Envoy is to run.
+func (d door) proxyRestarts() {
+	d.Helper()
+	before := d.proxies()
+	d.mustKubectl("patch", "envoyproxy", "envoy", "-n", envoyNamespace, "--type=merge", "-p",
+		fmt.Sprintf(`{"spec":{"provider":{"kubernetes":{"envoyDeployment":{"pod":{"annotations":{"e2e":"%d"}}}}}}}`, time.Now().Unix()))
+	d.eventually("another proxy", func() error {
+		now := d.proxies()
+		if len(now) != 1 || slices.Contains(before, now[0]) {
+			return fmt.Errorf("there are %v, and were %v", now, before)
+		}
+		return nil
+	})
+}
+
+// proxies are the pods of Envoy, those that end included.
+func (d door) proxies() []string {
+	d.Helper()
+	return strings.Fields(d.mustKubectl("get", "pods", "-n", envoyNamespace, "-l", "gateway.envoyproxy.io/owning-gateway-name="+gateName,
+		"-o", "jsonpath={.items[*].metadata.name}"))
+}
+
+// proxyIsKilled takes the only Envoy away without notice: requests fail until the next one is there, and none after that.
+func (c cluster) proxyIsKilled() {
+	d := c.frontDoor()
+	load := d.startLoad(d.to("one"))
+	load.next("iris", 20)
+	before, began := d.proxies(), time.Now()
+	d.mustKubectl("delete", "pods", "-n", envoyNamespace, "-l", "gateway.envoyproxy.io/owning-gateway-name="+gateName, "--force", "--grace-period=0", "--wait=false")
+	d.eventually("the next proxy", func() error {
+		now := d.proxies()
+		if len(now) != 1 || slices.Contains(before, now[0]) {
+			return fmt.Errorf("there are %v", now)
+		}
+		_, err := d.kubectl("rollout", "status", "deployment/envoy", "-n", envoyNamespace, "--timeout=5s")
+		return err
+	})
+	load.next("iris", 20)
+	gap := time.Since(began)
+	during := len(load.soFar().failures)
+	load.next("iris", 100)
+	load.end()
+	<-load.ended
+	after := load.soFar()
+	d.Logf("Envoy killed: answers again after %.1f s at the latest; %d of %d requests failed", gap.Seconds(), len(after.failures), after.total())
+	for _, failure := range after.failures[during:] {
+		d.Errorf("a request failed after the next proxy answered: %s", failure)
+	}
+	d.upToDateIn(frontNamespace, "one")
+}
+
+// refusalsAreTold closes the Gateway to other namespaces and opens it again: services say so in its words.
+func (c cluster) refusalsAreTold() {
+	d := c.frontDoor()
+	const path = "/spec/listeners/0/allowedRoutes/namespaces/from"
+	d.patchGate(`[{"op":"replace","path":"` + path + `","value":"Same"}]`)
+	again := `[{"op":"replace","path":"` + path + `","value":"All"}]`
+	d.Cleanup(func() { d.undo(gatePatch(again)...) })
+	d.conditionTells("False NotAllowedByListeners", "No listeners included by this parent ref allowed this attachment")
+	if told := d.conditionIn(frontNamespace, "one", "IngressReady"); !strings.Contains(told, "Allow HTTPRoutes from namespace "+frontNamespace) {
+		d.Errorf("the next step is missing: %s", told)
+	}
+	d.patchGate(again)
+	d.conditionTells("True", "")
+	d.all("after the refusal", d.to("one"), "iris", 8)
+}
+
+func (d door) conditionTells(begin, part string) {
+	d.Helper()
+	d.eventually("IngressReady "+begin, func() error {
+		if told := d.conditionIn(frontNamespace, "one", "IngressReady"); !strings.HasPrefix(told, begin) || !strings.Contains(told, part) {
+			return errors.New(told)
+		}
+		return nil
+	})
+}
+
+// gatewayGoesAndComes deletes the Gateway and its controller, and installs them again, while services run.
+func (c cluster) gatewayGoesAndComes() {
+	d := c.frontDoor()
+	saved := d.saveGate()
+	pods := d.mustKubectl("get", "pods", "-n", frontNamespace, "--sort-by=.metadata.name", "-o", "jsonpath={.items[*].metadata.uid}")
+	d.mustKubectl("scale", "deployment/envoy-gateway", "-n", envoyNamespace, "--replicas=0")
+	d.mustKubectl("delete", "gateway", gateName, "-n", gateNamespace, "--timeout=1m")
+	d.conditionTells("False GatewayMissing", "Create it, or name another one")
+	d.mustKubectl("apply", "-f", saved)
+	d.conditionTells("Unknown ParentStatusNotAvailable", "Check that a Gateway of that name exists and that its controller runs")
+	d.mustKubectl("scale", "deployment/envoy-gateway", "-n", envoyNamespace, "--replicas=1")
+	d.mustKubectl("wait", "-n", gateNamespace, "--for=condition=Programmed", "--timeout=5m", "gateway/"+gateName)
+	d.conditionTells("True", "")
+	d.all("after the gateway was installed again", d.to("one"), "iris", 40)
+	if now := d.mustKubectl("get", "pods", "-n", frontNamespace, "--sort-by=.metadata.name", "-o", "jsonpath={.items[*].metadata.uid}"); now != pods {
+		d.Errorf("pods were %s and are %s", pods, now)
+	}
+}
+
+// saveGate is the Gateway as a file that can be applied.
+func (d door) saveGate() string {
+	d.Helper()
+	var gate struct {
+		APIVersion string         `json:"apiVersion"`
+		Kind       string         `json:"kind"`
+		Spec       map[string]any `json:"spec"`
+	}
+	if err := json.Unmarshal([]byte(d.mustKubectl("get", "gateway", gateName, "-n", gateNamespace, "-o", "json")), &gate); err != nil {
+		d.Fatal(err)
+	}
+	raw, err := json.Marshal(map[string]any{
+		"apiVersion": gate.APIVersion, "kind": gate.Kind, "spec": gate.Spec, "metadata": map[string]any{"name": gateName, "namespace": gateNamespace},
+	})
+	path := filepath.Join(d.TempDir(), "gateway.json")
+	if err := errors.Join(err, os.WriteFile(path, raw, 0o600)); err != nil {
+		d.Fatal(err)
+	}
+	return path
+}
+
+// endFrontDoor removes what these parts have made, and waits for it.
+func (c cluster) endFrontDoor() {
+	c.wantsGateway()
+	c.undo("delete", "namespace", frontNamespace, "--timeout=5m")
+	c.undo("delete", "persistentvolume", "models-"+frontNamespace, "--timeout=5m")
+}
