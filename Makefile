@@ -33,7 +33,7 @@ BENCHPREDICTORS ?= 2000 10000
 LINT := $(GO) tool -modfile=$(CURDIR)/tools/go.mod golangci-lint
 
 state := $${XDG_STATE_HOME:-$$HOME/.local/state}/modelplane
-# Passed on to hack/up, for example UPFLAGS='--timeout 10m'.
+# Passed on to hack/up, for example UPFLAGS='--timeout 10m' or UPFLAGS=--no-gateway.
 UPFLAGS ?=
 # The local cluster as this checkout builds it, whatever KUBEBUILDER_ASSETS says.
 local = $$(env -u KUBEBUILDER_ASSETS $(GO) run ./hack/assets)/modelplane-local
@@ -220,6 +220,8 @@ lint: ## Check style and the walls between rooms, in all modules
 	@# What cgo writes names the folder in which it ran. The setting keeps what is cached from one checkout out of another.
 	@cd runtimes/onnx && CGO_ENABLED=1 CGO_CPPFLAGS=-I$(CURDIR) $(LINT) run --config ../../.golangci.yml ./...
 	@cd runtimes/etcd && $(LINT) run --config ../../.golangci.yml ./...
+	@# One file; a linter would have all of Envoy Gateway compiled first.
+	@unformatted=$$(gofmt -l runtimes/gateway); [ -z "$$unformatted" ] || { echo "not formatted: $$unformatted" >&2; exit 1; }
 
 .PHONY: fmt
 fmt: ## Format the code
@@ -227,6 +229,7 @@ fmt: ## Format the code
 	@cd local && $(LINT) fmt --config ../.golangci.yml ./...
 	@cd runtimes/onnx && $(LINT) fmt --config ../../.golangci.yml ./...
 	@cd runtimes/etcd && $(LINT) fmt --config ../../.golangci.yml ./...
+	@cd runtimes/gateway && $(LINT) fmt --config ../../.golangci.yml ./...
 
 .PHONY: generate
 generate: ## Write everything that is generated: deep copies, wire forms, definitions, chart, kustomize bases, reference pages
@@ -268,6 +271,13 @@ image: ## Write the images as OCI archives under dist, without a container engin
 	@$(GO) run ./hack/image
 	@$(GO) run ./hack/image --package ./cmd/modelplane-pod
 	@$(GO) run ./hack/image --module runtimes/etcd --package ./cmd/modelplane-etcd
+
+.PHONY: gateway
+gateway: ## Write the images of the local cluster's gateway as OCI archives under dist (minutes the first time)
+	@echo "==> images of the gateway"
+	@rm -rf dist/envoy; $(GO) run ./hack/envoy tree dist/envoy >/dev/null
+	@$(GO) run ./hack/image --tree dist/envoy --name modelplane/envoy
+	@$(GO) run ./hack/image --module runtimes/gateway --package ./cmd/envoy-gateway --name modelplane-gateway
 
 .PHONY: onnx
 onnx: ## Build the ONNX server and put the files of its image under dist/onnx

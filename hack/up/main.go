@@ -6,6 +6,7 @@
 //
 //	go run ./hack/up                 on this machine
 //	go run ./hack/up --dir DIR       with the cluster's files in DIR
+//	go run ./hack/up --no-gateway    without a gateway in front of models
 //	go run ./hack/up --status        only shows what runs
 //	KUBECONFIG=… go run ./hack/up    into the cluster that KUBECONFIG names; nothing is started
 //
@@ -48,6 +49,8 @@ type up struct {
 	version string // what the manager says it is; empty: the chart's version
 	timeout time.Duration
 	out     io.Writer
+	// noGateway leaves out the gateway in front of models.
+	noGateway bool
 }
 
 func command(ctx context.Context, args []string, out io.Writer) error {
@@ -59,6 +62,7 @@ func command(ctx context.Context, args []string, out io.Writer) error {
 	flags.StringVar(&u.image, "image", "", "with KUBECONFIG: the image, as the nodes of that cluster find it")
 	flags.StringVar(&u.pod, "pod-image", "", "with KUBECONFIG: the image of what runs once per pod (default: the image with -pod behind its name)")
 	flags.StringVar(&u.version, "version", "", "version that the manager is built as (default: v and the chart's appVersion)")
+	flags.BoolVar(&u.noGateway, "no-gateway", false, "start no gateway; models answer at the addresses of their Services alone")
 	status := false
 	flags.BoolVar(&status, "status", false, "show what runs, and fail when a part of it is not well")
 	flags.DurationVar(&u.timeout, "timeout", 5*time.Minute, "how long each step may take")
@@ -101,6 +105,10 @@ func (u *up) run(ctx context.Context, kubeconfig string) error {
 		return err
 	}
 	u.heading("images")
+	gateway, err := u.bringGateway(ctx, own) // first, because it starts while others are made
+	if err != nil {
+		return err
+	}
 	image, err := u.load(ctx, "modelplane", "--package", "./cmd/modelplane", "--version", u.version, "--program", program)
 	if err != nil {
 		return err
@@ -120,7 +128,10 @@ func (u *up) run(ctx context.Context, kubeconfig string) error {
 	if err := u.loadTransformer(ctx); err != nil {
 		return err
 	}
-	if err := u.install(ctx, own, localValues(image, pod, server, etcd)); err != nil {
+	if err := u.install(ctx, own, localValues(image, pod, server, etcd, gateway != nil)); err != nil {
+		return err
+	}
+	if err := u.awaitGateway(ctx, own, gateway); err != nil {
 		return err
 	}
 	if err := u.serveExample(ctx, own); err != nil {
@@ -129,7 +140,7 @@ func (u *up) run(ctx context.Context, kubeconfig string) error {
 	if err := u.show(ctx, own); err != nil {
 		return err
 	}
-	return u.askExample(ctx, own)
+	return u.askExample(ctx, own, gateway != nil)
 }
 
 // start builds modelplane-local when nobody named one, and lets it do its work.
@@ -173,7 +184,7 @@ func (u *up) load(ctx context.Context, name string, from ...string) (string, err
 		return "", err
 	}
 	u.say("image", "%s built in %s", reference, since(start))
-	archive := filepath.Join(u.archive, name+".oci.tar")
+	archive := filepath.Join(u.archive, filepath.Base(name)+".oci.tar")
 	return reference, u.pass(ctx, u.local, append([]string{"load-image", archive}, u.dirFlag()...)...)
 }
 

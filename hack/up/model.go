@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -117,23 +118,32 @@ func (u *up) serveExample(ctx context.Context, kubeconfig string) error {
 }
 
 // askExample shows the model's answer, and the line with which a person gets the same.
-func (u *up) askExample(ctx context.Context, kubeconfig string) error {
+func (u *up) askExample(ctx context.Context, kubeconfig string, throughGateway bool) error {
 	u.heading("the model")
 	table, err := u.kubectl(ctx, kubeconfig, "", "get", "inferenceservices", "--all-namespaces")
 	if err != nil {
 		return err
 	}
-	address, err := u.kubectl(ctx, kubeconfig, "", "get", "service", "iris-predictor", "-o", "jsonpath={.spec.clusterIP}")
+	url, err := u.exampleURL(ctx, kubeconfig, throughGateway)
 	if err != nil {
 		return err
 	}
-	url := "http://" + address + "/v1/models/iris:predict"
+	url += "/v1/models/iris:predict"
 	answer, err := patiently(ctx, time.Minute, always, func(ctx context.Context) (string, error) { return ask(ctx, url, exampleInput) })
 	if err != nil {
 		return fmt.Errorf("asking the example model: %w", err)
 	}
 	fmt.Fprintf(u.out, "%s\n\n$ curl -d @%s %s\n%s\n", table, exampleInput, url, answer)
 	return nil
+}
+
+// exampleURL is what the service says of itself. Without a gateway nothing leads there, and its Service is asked.
+func (u *up) exampleURL(ctx context.Context, kubeconfig string, throughGateway bool) (string, error) {
+	if throughGateway {
+		return u.kubectl(ctx, kubeconfig, "", "get", "inferenceservice", "iris", "-o", "jsonpath={.status.url}")
+	}
+	address, err := u.kubectl(ctx, kubeconfig, "", "get", "service", "iris-predictor", "-o", "jsonpath={.spec.clusterIP}")
+	return "http://" + address, err
 }
 
 func always(error) bool { return true }
@@ -171,7 +181,7 @@ func ask(ctx context.Context, url, input string) (string, error) {
 		return "", err
 	}
 	request.Header.Set("Content-Type", "application/json")
-	client := &http.Client{Timeout: 30 * time.Second, Transport: &http.Transport{Proxy: nil}}
+	client := &http.Client{Timeout: 30 * time.Second, Transport: &http.Transport{Proxy: nil, DialContext: dialLocal}}
 	response, err := client.Do(request)
 	if err != nil {
 		return "", err
@@ -185,6 +195,14 @@ func ask(ctx context.Context, url, input string) (string, error) {
 		return "", fmt.Errorf("%s: %s", response.Status, answer)
 	}
 	return strings.TrimSpace(string(answer)), nil
+}
+
+// dialLocal knows the names of this machine, as curl and browsers do, whether or not the machine's resolver does.
+func dialLocal(ctx context.Context, network, address string) (net.Conn, error) {
+	if host, port, err := net.SplitHostPort(address); err == nil && strings.HasSuffix(host, "."+localDomain) {
+		address = net.JoinHostPort("127.0.0.1", port)
+	}
+	return (&net.Dialer{}).DialContext(ctx, network, address)
 }
 
 // kubectl is the one that comes with the cluster, since none may be installed.

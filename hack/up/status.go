@@ -62,9 +62,35 @@ func (u *up) status(ctx context.Context, kubeconfig string) error {
 		return err
 	}
 	fmt.Fprintln(u.out)
-	return u.managerStatus(ctx, func(ctx context.Context, stdin string, args ...string) (string, error) {
+	ask := func(ctx context.Context, stdin string, args ...string) (string, error) {
 		return u.kubectl(ctx, kubeconfig, stdin, args...)
-	})
+	}
+	return errors.Join(u.managerStatus(ctx, ask), u.gatewayStatus(ctx, ask))
+}
+
+// gatewayStatus says nothing where there is no gateway.
+func (u *up) gatewayStatus(ctx context.Context, ask kubectl) error {
+	const line = `jsonpath={range .items[*]}{.metadata.name}{"\t"}{.status.readyReplicas}{"\t"}{.spec.template.spec.containers[0].image}{"\n"}{end}`
+	parts, err := ask(ctx, "", "get", "deployments", "--namespace", gatewayNamespace, "-o", line)
+	if err != nil || parts == "" {
+		return err
+	}
+	table := tabwriter.NewWriter(u.out, 0, 4, 3, ' ', 0)
+	fmt.Fprintln(table, "\nGATEWAY\tREADY\tIMAGE")
+	down := ""
+	for part := range strings.Lines(parts) {
+		name, rest, _ := strings.Cut(strings.TrimSpace(part), "\t")
+		replicas, image, _ := strings.Cut(rest, "\t")
+		ready := replicas != "" && replicas != "0"
+		if !ready {
+			down = name
+		}
+		fmt.Fprintf(table, "%s\t%t\t%s\n", name, ready, image)
+	}
+	if err := table.Flush(); err != nil || down == "" {
+		return err
+	}
+	return fmt.Errorf("the gateway is not ready; see `kubectl logs deployment/%s --namespace %s`", down, gatewayNamespace)
 }
 
 // managerStatus asks each pod of the manager for its version, because what was installed need not be what runs.

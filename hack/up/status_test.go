@@ -49,6 +49,26 @@ func TestManagerStatus(t *testing.T) {
 	}
 }
 
+// TestGatewayStatus shows its two parts, and nothing where they are not installed.
+func TestGatewayStatus(t *testing.T) {
+	for _, tc := range []struct{ name, parts, want, fails string }{
+		{name: "none"},
+		{name: "ready", parts: "envoy\t1\tmodelplane/envoy:abc\nenvoy-gateway\t1\tmodelplane-gateway:def\n", want: "envoy-gateway   true    modelplane-gateway:def\n"},
+		{name: "crashing", parts: "envoy\t\tmodelplane/envoy:abc\nenvoy-gateway\t1\tmodelplane-gateway:def\n", want: "envoy           false", fails: "logs deployment/envoy "},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			var out strings.Builder
+			err := (&up{out: &out}).gatewayStatus(t.Context(), func(context.Context, string, ...string) (string, error) { return tc.parts, nil })
+			if (err == nil) != (tc.fails == "") || err != nil && !strings.Contains(err.Error(), tc.fails) {
+				t.Errorf("error %v, want %q", err, tc.fails)
+			}
+			if !strings.Contains(out.String(), tc.want) || tc.want == "" && out.Len() > 0 {
+				t.Errorf("it shows\n%swant\n%s", out.String(), tc.want)
+			}
+		})
+	}
+}
+
 // TestProgramIsBesideKubectl: a second time the links are renewed.
 func TestProgramIsBesideKubectl(t *testing.T) {
 	bin := t.TempDir()

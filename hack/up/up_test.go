@@ -33,7 +33,7 @@ func TestCutTag(t *testing.T) {
 
 // TestValues holds what the local cluster sets against the chart's own schema and templates.
 func TestValues(t *testing.T) {
-	objects, err := chart.Render("../../"+chartDir, chart.Release{Values: localValues("modelplane:tag1", "modelplane-pod:tag3", serverImage+":tag2", "modelplane-etcd:tag4")})
+	objects, err := chart.Render("../../"+chartDir, chart.Release{Values: localValues("modelplane:tag1", "modelplane-pod:tag3", serverImage+":tag2", "modelplane-etcd:tag4", true)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,7 +45,8 @@ func TestValues(t *testing.T) {
 		}
 		all.Write(text)
 	}
-	for _, want := range []string{`"image":"modelplane:tag1"`, "image: modelplane-onnx:tag2", "image: modelplane-pod:tag3", `"image":"modelplane-etcd:tag4"`} {
+	for _, want := range []string{`"image":"modelplane:tag1"`, "image: modelplane-onnx:tag2", "image: modelplane-pod:tag3", `"image":"modelplane-etcd:tag4"`,
+		`\"enableGatewayApi\": true`, `\"ingressDomain\": \"localhost\"`} {
 		if !strings.Contains(all.String(), want) {
 			t.Errorf("%s is nowhere in the chart's objects", want)
 		}
@@ -111,6 +112,62 @@ func TestAsk(t *testing.T) {
 		t.Error("a refusal was not believed")
 	}
 	if answer, err := patiently(t.Context(), time.Minute, always, try); err != nil || answer != "{}" {
+		t.Errorf("%q %v", answer, err)
+	}
+}
+
+// TestGatewayManifests: every image is filled in, and the Gateway is the one that the configuration names.
+func TestGatewayManifests(t *testing.T) {
+	g := &gateway{controller: "controller:tag1", envoy: "envoy:tag2"}
+	objects, err := chart.Objects(g.fill(gatewayManifests + "---\n" + certificatesJob))
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]bool{}
+	for _, o := range objects {
+		text, err := o.MarshalJSON()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(string(text), "_IMAGE") {
+			t.Errorf("%s %s has an image without a name", o.GetKind(), o.GetName())
+		}
+		found[o.GetKind()+" "+o.GetNamespace()+"/"+o.GetName()] = true
+		found[o.GetKind()] = true
+	}
+	for _, want := range []string{"Gateway " + gatewayName, "GatewayClass", "BackendTrafficPolicy", "Job " + gatewayNamespace + "/certificates"} {
+		if !found[want] {
+			t.Errorf("%s is missing", want)
+		}
+	}
+}
+
+func TestMemoryOf(t *testing.T) {
+	const summary = `{"node":{"nodeName":"local"},"pods":[
+	{"podRef":{"name":"envoy-1","namespace":"envoy-gateway-system"},"containers":[
+	  {"name":"envoy","memory":{"workingSetBytes":31457280}},{"name":"shutdown-manager","memory":{}}]},
+	{"podRef":{"name":"iris","namespace":"default"},"containers":[{"name":"server","memory":{"workingSetBytes":31457280}}]}]}`
+	if diff := cmp.Diff([]string{"envoy of pod envoy-1 takes 30 MiB"}, memoryOf(summary, gatewayNamespace)); diff != "" {
+		t.Error(diff)
+	}
+	if got := memoryOf("not found", gatewayNamespace); got != nil {
+		t.Error(got)
+	}
+}
+
+// TestAskLocal reaches this machine by a name that no resolver has to know.
+func TestAskLocal(t *testing.T) {
+	input := filepath.Join(t.TempDir(), "input")
+	if err := os.WriteFile(input, []byte(`{}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = w.Write([]byte(r.Host))
+	}))
+	defer server.Close()
+	_, port, _ := strings.Cut(strings.TrimPrefix(server.URL, "http://"), ":")
+	host := "iris-default." + localDomain + ":" + port
+	if answer, err := ask(t.Context(), "http://"+host, input); err != nil || answer != host {
 		t.Errorf("%q %v", answer, err)
 	}
 }

@@ -27,7 +27,7 @@ func cutTag(reference string) (repository, tag string, found bool) {
 }
 
 // localValues also make room: what a model server asks for by default would fill a small machine with one model.
-func localValues(manager, pod, server, etcd string) map[string]any {
+func localValues(manager, pod, server, etcd string, withGateway bool) map[string]any {
 	values := imageValues(manager, pod)
 	values["runtimes"] = map[string]any{"servers": map[string]any{serverImage: imageValues(server, ""), meshRuntime: imageValues(server, "")}}
 	own := imageValues(etcd, "")
@@ -35,11 +35,15 @@ func localValues(manager, pod, server, etcd string) map[string]any {
 	own["resources"] = map[string]any{"requests": map[string]any{"cpu": "10m", "memory": "32Mi"}}
 	own["storage"] = map[string]any{"size": "512Mi"}
 	values["modelmesh"] = map[string]any{"etcd": own, "config": smallMesh()}
-	values["serving"] = map[string]any{"config": map[string]any{
+	config := map[string]any{
 		"inferenceService": map[string]any{"resource": map[string]any{
 			"cpuRequest": "50m", "cpuLimit": "1", "memoryRequest": "64Mi", "memoryLimit": "1Gi",
 		}},
-	}}
+	}
+	if withGateway {
+		config["ingress"] = gatewayValues()
+	}
+	values["serving"] = map[string]any{"config": config}
 	return values
 }
 

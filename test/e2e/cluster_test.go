@@ -89,7 +89,7 @@ func (c cluster) must(program string, args ...string) string {
 
 func (c cluster) up() string {
 	c.Helper()
-	return c.must(c.installer, "--local", c.local, "--dir", c.dir, "--version", *c.version)
+	return c.must(c.installer, "--local", c.local, "--dir", c.dir, "--version", *c.version, "--no-gateway")
 }
 
 func (c cluster) kubectl(args ...string) (string, error) {

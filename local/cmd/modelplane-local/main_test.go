@@ -150,6 +150,7 @@ func TestControlPlane(t *testing.T) {
 	})
 
 	t.Run("claims get volumes", func(t *testing.T) { local{t, l.dir}.claimsGetVolumes() })
+	t.Run("services get ports", func(t *testing.T) { local{t, l.dir}.servicesGetPorts() })
 
 	t.Run("a second up changes nothing", func(t *testing.T) {
 		l := local{t, l.dir}

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package addons does for a cluster of one machine what a provider does for a rented one: it gives claims a directory of
-// the machine as their volume, and tells what pods use. It is a client of the API server like any other, works on what it
+// the machine as their volume and Services of type LoadBalancer a port of the machine, and tells what pods use. It is a client of the API server like any other, works on what it
 // made itself, and must not know how the cluster is started or what runs in it.
 package addons
 
@@ -57,7 +57,31 @@ func Run(ctx context.Context, config *rest.Config, o Options) error {
 	if err := awaitRights(ctx, client); err != nil {
 		return nil // it was told to end
 	}
-	return newVolumes(client, o.Volumes).run(ctx, func() { ready.Store(true) })
+	return runAll(ctx, func() { ready.Store(true) }, newVolumes(client, o.Volumes).run, newBalancer(client).run)
+}
+
+// runAll runs until ctx ends or one of them fails. It is ready when all of them are.
+func runAll(ctx context.Context, ready func(), all ...func(context.Context, func()) error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var missing atomic.Int32
+	missing.Store(int32(len(all)))
+	ended := make(chan error, len(all))
+	for _, run := range all {
+		go func() {
+			ended <- run(ctx, func() {
+				if missing.Add(-1) == 0 {
+					ready()
+				}
+			})
+		}()
+	}
+	var failures []error
+	for range all {
+		failures = append(failures, <-ended)
+		cancel()
+	}
+	return errors.Join(failures...)
 }
 
 // awaitRights waits until the API server answers and lets this program in. Watches that fail wait longer each time.

@@ -7,11 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -26,7 +24,6 @@ import (
 	storagelisters "k8s.io/client-go/listers/storage/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
-	"k8s.io/client-go/util/workqueue"
 )
 
 const (
@@ -40,7 +37,7 @@ const (
 	madeBy  = "pv.kubernetes.io/provisioned-by"
 )
 
-// volumes makes and removes directories. Everything is looked at after each change: on one machine that is little.
+// volumes makes and removes directories.
 type volumes struct {
 	client  kubernetes.Interface
 	dir     string
@@ -67,44 +64,11 @@ func newVolumes(client kubernetes.Interface, dir string) *volumes {
 func (v *volumes) run(ctx context.Context, ready func()) error {
 	v.tell.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: v.client.CoreV1().Events("")})
 	defer v.tell.Shutdown()
-	const everything = "everything"
-	queue := workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[string](200*time.Millisecond, time.Minute))
-	changed := func(any) { queue.Add(everything) }
-	for _, source := range []cache.SharedIndexInformer{
+	return lookAfterChanges(ctx, v.sources, []cache.SharedIndexInformer{
 		v.sources.Core().V1().PersistentVolumeClaims().Informer(),
 		v.sources.Core().V1().PersistentVolumes().Informer(),
 		v.sources.Storage().V1().StorageClasses().Informer(),
-	} {
-		_, err := source.AddEventHandler(cache.ResourceEventHandlerFuncs{
-			AddFunc: changed, UpdateFunc: func(_, now any) { changed(now) }, DeleteFunc: changed,
-		})
-		if err != nil {
-			return err
-		}
-	}
-	v.sources.Start(ctx.Done())
-	defer v.sources.Shutdown()
-	for kind, known := range v.sources.WaitForCacheSync(ctx.Done()) {
-		if !known && ctx.Err() == nil {
-			return fmt.Errorf("watching %s failed", kind)
-		}
-	}
-	ready()
-	stop := context.AfterFunc(ctx, queue.ShutDown)
-	defer stop()
-	for {
-		key, ended := queue.Get()
-		if ended {
-			return nil
-		}
-		if err := v.look(ctx); err != nil && ctx.Err() == nil {
-			slog.Error("Not every claim has its volume", "error", err)
-			queue.AddRateLimited(key)
-		} else {
-			queue.Forget(key)
-		}
-		queue.Done(key)
-	}
+	}, ready, v.look, "Not every claim has its volume")
 }
 
 // look makes what is missing and removes what nobody claims any more. One that fails keeps no other waiting.

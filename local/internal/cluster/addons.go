@@ -25,6 +25,8 @@ rules:
 - {apiGroups: [""], resources: [persistentvolumes], verbs: [list, watch, create, delete]}
 - {apiGroups: [""], resources: [persistentvolumeclaims], verbs: [list, watch]}
 - {apiGroups: [storage.k8s.io], resources: [storageclasses], verbs: [list, watch]}
+- {apiGroups: [""], resources: [services], verbs: [list, watch]}
+- {apiGroups: [""], resources: [services/status], verbs: [update]}
 - {apiGroups: [""], resources: [events], verbs: [create, patch]}
 - {apiGroups: [""], resources: [pods, nodes], verbs: [list]}
 - {apiGroups: [""], resources: [nodes/metrics], verbs: [get]}

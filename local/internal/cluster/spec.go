@@ -143,6 +143,8 @@ func (c *Cluster) apiServer(p pki, st *state) spec {
 	}
 	return spec{
 		name: nameAPIServer,
+		// It keeps what describes every kind, some hundred MiB; as much again in garbage is more than a small machine has.
+		env: []string{"GOGC=50"},
 		args: []string{
 			"--bind-address=" + st.apiServerHost(),
 			"--advertise-address=" + st.apiServerHost(),
