@@ -55,6 +55,7 @@ func checkCollector(c *checker, v *OpenTelemetryCollector, _ object) {
 func checkAutoscaler(c *checker, v *Autoscaler, _ object) {
 	c.within("scaleUpStabilizationWindowSeconds", int64(v.ScaleUpStabilizationWindowSeconds), 0, longestWindow)
 	c.within("scaleDownStabilizationWindowSeconds", int64(v.ScaleDownStabilizationWindowSeconds), 0, longestWindow)
+	c.objectName("activator", v.Activator)
 }
 
 func checkStorageInitializer(c *checker, v *StorageInitializer, _ object) {

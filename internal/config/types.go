@@ -128,10 +128,13 @@ type OpenTelemetryCollector struct {
 	Resource               Resources `json:"resource"`
 }
 
-// Autoscaler is how calmly KEDA scales. On the wire the numbers are strings.
+// Autoscaler is how calmly KEDA scales, and who scales by traffic. On the wire the numbers are strings.
 type Autoscaler struct {
 	ScaleUpStabilizationWindowSeconds   int32 `json:"scaleUpStabilizationWindowSeconds"`
 	ScaleDownStabilizationWindowSeconds int32 `json:"scaleDownStabilizationWindowSeconds"`
+	// Activator is the Service, in the namespace of the configuration, of the process that scales services by their
+	// traffic. Empty: there is none.
+	Activator string `json:"activator,omitempty"` // what does not say it is recognised as before
 }
 
 // StorageInitializer is the container that downloads models, and how OCI models are mounted.

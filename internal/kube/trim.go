@@ -3,6 +3,8 @@
 package kube
 
 import (
+	"strings"
+
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -29,11 +31,19 @@ func TrimDeployment(obj client.Object) {
 // downloader is the init container that fetches models.
 const downloader = "storage-initializer"
 
-// TrimService keeps of a live Service what tells whether it has to be made anew.
+// TrimService keeps of a live Service what tells whether it has to be made anew, and what of its selector is ours alone.
 func TrimService(obj client.Object) {
-	if s, ok := obj.(*corev1.Service); ok {
-		s.Spec, s.Status = corev1.ServiceSpec{ClusterIP: s.Spec.ClusterIP}, corev1.ServiceStatus{}
+	s, ok := obj.(*corev1.Service)
+	if !ok {
+		return
 	}
+	kept := corev1.ServiceSpec{ClusterIP: s.Spec.ClusterIP}
+	for key, value := range s.Spec.Selector {
+		if strings.HasPrefix(key, "modelplane.dev/") {
+			kept.Selector = map[string]string{key: value}
+		}
+	}
+	s.Spec, s.Status = kept, corev1.ServiceStatus{}
 }
 
 // AnnotationIgnoredSecrets, on a pod, names the Secrets of its service account in which no credentials were found. Whoever

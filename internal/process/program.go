@@ -81,7 +81,7 @@ func (r *running) open() error {
 		if err != nil {
 			return err
 		}
-		server := NewHTTPServer(handler, s.Limits)
+		server := s.http(handler)
 		*to = append(*to, server)
 		all = append(all, opened{listener, server, s.Name})
 		return nil

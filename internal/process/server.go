@@ -47,8 +47,21 @@ type Server struct {
 	Address string
 	Handler http.Handler
 	// TLS is nil for a server without.
-	TLS    *tls.Config
+	TLS *tls.Config
+	// H2C lets clients speak HTTP/2 without TLS, as those of gRPC do.
+	H2C    bool
 	Limits Limits
+}
+
+// http is what serves the address.
+func (s Server) http(handler http.Handler) *http.Server {
+	server := NewHTTPServer(handler, s.Limits)
+	if s.H2C {
+		server.Protocols = new(http.Protocols)
+		server.Protocols.SetHTTP1(true)
+		server.Protocols.SetUnencryptedHTTP2(true)
+	}
+	return server
 }
 
 // Listen opens the address.

@@ -8,6 +8,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
@@ -24,6 +25,7 @@ import (
 	"github.com/modelplane/modelplane/internal/config"
 	"github.com/modelplane/modelplane/internal/engine"
 	"github.com/modelplane/modelplane/internal/kube"
+	"github.com/modelplane/modelplane/internal/serving/activation"
 	"github.com/modelplane/modelplane/internal/serving/graphs"
 	"github.com/modelplane/modelplane/internal/serving/ingress"
 	"github.com/modelplane/modelplane/internal/serving/observed"
@@ -78,6 +80,7 @@ func (r *Domain) services() engine.Controller {
 		Children: []engine.ChildKind{
 			{Object: &appsv1.Deployment{}, Trim: kube.TrimDeployment},
 			{Object: &corev1.Service{}, Trim: kube.TrimService},
+			{Object: &discoveryv1.EndpointSlice{}, MetadataOnly: true},
 			{Object: &corev1.ConfigMap{}, MetadataOnly: true},
 			{Object: &autoscalingv2.HorizontalPodAutoscaler{}, MetadataOnly: true},
 			{Object: &networkingv1.Ingress{}, MetadataOnly: true},
@@ -94,6 +97,7 @@ func (r *Domain) services() engine.Controller {
 			{Object: &v1alpha1.TrainedModel{}},
 			{Object: &v1beta1.InferenceService{}, Index: clashIndex},
 			{Object: &corev1.Pod{}, Select: ofServices, Trim: kube.TrimPod, Index: serviceOf},
+			{Object: &discoveryv1.EndpointSlice{}, Select: ofActivators, Trim: trimSlice},
 			{Object: &corev1.ConfigMap{}, MetadataOnly: true},
 			{Object: &corev1.Secret{}, MetadataOnly: true},
 			{Object: &corev1.ServiceAccount{}, MetadataOnly: true},
@@ -130,5 +134,21 @@ var ofServices = func() labels.Selector {
 	}
 	return labels.NewSelector().Add(*exists)
 }()
+
+// ofActivators selects the EndpointSlices of activators, which have the labels of their Services.
+var ofActivators = labels.SelectorFromSet(labels.Set{activation.LabelActivator: "true"})
+
+// trimSlice keeps which replicas take requests, and where.
+func trimSlice(obj client.Object) {
+	slice, ok := obj.(*discoveryv1.EndpointSlice)
+	if !ok {
+		return
+	}
+	slice.Annotations = nil
+	for i := range slice.Endpoints {
+		e := &slice.Endpoints[i]
+		*e = discoveryv1.Endpoint{Addresses: e.Addresses[:min(1, len(e.Addresses))], Conditions: e.Conditions}
+	}
+}
 
 var _ engine.Kind[*v1beta1.InferenceService, observed.State] = services{}

@@ -8,6 +8,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -19,6 +20,7 @@ import (
 	"github.com/modelplane/modelplane/api/serving/v1beta1"
 	"github.com/modelplane/modelplane/internal/config"
 	"github.com/modelplane/modelplane/internal/engine"
+	"github.com/modelplane/modelplane/internal/serving/activation"
 	"github.com/modelplane/modelplane/internal/serving/ingress"
 	"github.com/modelplane/modelplane/internal/serving/observed"
 	"github.com/modelplane/modelplane/internal/serving/resolve"
@@ -51,7 +53,7 @@ type observer struct {
 
 func (o *observer) observe(ctx context.Context) (observed.State, error) {
 	for _, read := range []func(context.Context) error{
-		o.readConfig, o.readRuntimes, o.readStorage, o.readModels, o.readBundle, o.readLive, o.readKnative, o.readRivals,
+		o.readConfig, o.readRuntimes, o.readStorage, o.readModels, o.readBundle, o.readLive, o.readActivators, o.readKnative, o.readRivals,
 	} {
 		if err := read(ctx); err != nil {
 			return observed.State{}, err
@@ -274,6 +276,42 @@ func (o *observer) readBeside(ctx context.Context) error {
 		o.seen.HPAs[name] = err == nil
 	}
 	return nil
+}
+
+// readActivators reads who scales by traffic, for a service that is or has been scaled so.
+func (o *observer) readActivators(ctx context.Context) error {
+	name := o.seen.Config.Autoscaler.Activator
+	if o.seen.Mode != config.ModeStandard || name == "" || !o.byTraffic() {
+		return nil
+	}
+	for _, component := range resolve.DeploymentNames(o.isvc) {
+		service := &corev1.Service{}
+		service.Namespace, service.Name = o.isvc.Namespace, activation.PodsService(component)
+		if err := o.Child(ctx, service); err == nil {
+			o.seen.Services[service.Name] = service
+		} else if client.IgnoreNotFound(err) != nil {
+			return err
+		}
+	}
+	its := engine.MatchingFunc(func(obj client.Object) bool { return obj.GetLabels()[discoveryv1.LabelServiceName] == name })
+	list := &discoveryv1.EndpointSliceList{}
+	err := o.List(ctx, list, client.InNamespace(o.seen.ConfigNamespace), client.MatchingLabels{discoveryv1.LabelServiceName: name}, its)
+	o.seen.Activators = list.Items
+	return err
+}
+
+// byTraffic tells whether some component asks for the activator, or goes through it still.
+func (o *observer) byTraffic() bool {
+	class := o.isvc.Annotations[v1beta1.AnnotationAutoscalerClass]
+	spec := &o.isvc.Spec
+	for _, name := range resolve.DeploymentNames(o.isvc) {
+		if o.seen.Led(name) {
+			return true
+		}
+	}
+	return workload.ByTraffic(class, spec.Predictor.ComponentExtensionSpec) ||
+		spec.Transformer != nil && workload.ByTraffic(class, spec.Transformer.ComponentExtensionSpec) ||
+		spec.Explainer != nil && workload.ByTraffic(class, spec.Explainer.ComponentExtensionSpec)
 }
 
 func (o *observer) readRoutes(ctx context.Context) error {

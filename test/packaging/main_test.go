@@ -40,6 +40,7 @@ func everything() map[string]any {
 			"etcd":          map[string]any{"enabled": true, "replicas": 3, "storage": map[string]any{"className": "fast"}},
 			"networkPolicy": map[string]any{"namespaces": []any{"default"}},
 		},
+		"activator":           on(),
 		"podDisruptionBudget": on(),
 		"serviceMonitor":      on(),
 		"prometheusRule":      on(),

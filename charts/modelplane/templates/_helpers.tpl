@@ -51,6 +51,17 @@ has the manager's. */}}
 {{- end -}}
 {{- end -}}
 
+{{/* What everything of the activator is called. */}}
+{{- define "modelplane.activator" -}}
+{{- include "modelplane.name" . }}-activator
+{{- end -}}
+
+{{/* What selects the pods of the activator, and no others. */}}
+{{- define "modelplane.activatorSelector" -}}
+app.kubernetes.io/name: activator
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end -}}
+
 {{/* What everything of etcd is called. */}}
 {{- define "modelplane.etcd" -}}
 {{- include "modelplane.name" . }}-etcd
@@ -142,6 +153,9 @@ true
 {{- end -}}
 {{- range list $config.logger $config.batcher -}}
 {{- $_ := set . "image" (.image | default $agent.image) -}}
+{{- end -}}
+{{- if .Values.activator.enabled -}}
+{{- $_ := set $config.autoscaler "activator" (get $config.autoscaler "activator" | default (include "modelplane.activator" .)) -}}
 {{- end -}}
 {{- toJson $config -}}
 {{- end -}}

@@ -14,6 +14,7 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/modelplane/modelplane/internal/config"
+	"github.com/modelplane/modelplane/internal/serving/activation"
 )
 
 // Patterns that existing tools and tests know by their text.
@@ -188,19 +189,20 @@ func (r router) model(b Backend) string {
 func (r router) rule(match gatewayv1.HTTPRouteMatch, b Backend, port int32, more ...gatewayv1.HTTPRouteFilter) gatewayv1.HTTPRouteRule {
 	return gatewayv1.HTTPRouteRule{
 		Matches:     []gatewayv1.HTTPRouteMatch{match},
-		Filters:     append([]gatewayv1.HTTPRouteFilter{r.headers()}, more...),
+		Filters:     append([]gatewayv1.HTTPRouteFilter{r.headers(b)}, more...),
 		BackendRefs: r.backends(b, port),
 		Timeouts:    r.timeouts(b),
 	}
 }
 
-func (r router) headers() gatewayv1.HTTPRouteFilter {
+func (r router) headers(b Backend) gatewayv1.HTTPRouteFilter {
+	set := []gatewayv1.HTTPHeader{{Name: headerName, Value: r.s.Name}, {Name: headerNamespace, Value: r.s.Namespace}}
+	if b.Activated {
+		set = append(set, gatewayv1.HTTPHeader{Name: activation.Header, Value: b.Service.Name + "." + r.s.Namespace})
+	}
 	return gatewayv1.HTTPRouteFilter{
-		Type: gatewayv1.HTTPRouteFilterRequestHeaderModifier,
-		RequestHeaderModifier: &gatewayv1.HTTPHeaderFilter{Set: []gatewayv1.HTTPHeader{
-			{Name: headerName, Value: r.s.Name},
-			{Name: headerNamespace, Value: r.s.Namespace},
-		}},
+		Type:                  gatewayv1.HTTPRouteFilterRequestHeaderModifier,
+		RequestHeaderModifier: &gatewayv1.HTTPHeaderFilter{Set: set},
 	}
 }
 

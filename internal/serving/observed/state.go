@@ -9,6 +9,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -19,6 +20,7 @@ import (
 	"github.com/modelplane/modelplane/api/serving/v1beta1"
 	"github.com/modelplane/modelplane/internal/config"
 	"github.com/modelplane/modelplane/internal/kube/cause"
+	"github.com/modelplane/modelplane/internal/serving/activation"
 	"github.com/modelplane/modelplane/internal/serving/ingress"
 	"github.com/modelplane/modelplane/internal/serving/runtimes"
 	"github.com/modelplane/modelplane/internal/serving/storage"
@@ -55,6 +57,9 @@ type State struct {
 
 	Deployments map[string]*appsv1.Deployment
 	Services    map[string]*corev1.Service
+	// Activators are the EndpointSlices of the process that scales by traffic, where the service has components that ask
+	// for it.
+	Activators []discoveryv1.EndpointSlice
 	// HPAs are looked for where something else could scale instead.
 	HPAs    map[string]bool
 	Knative map[string]*unstructured.Unstructured
@@ -80,6 +85,21 @@ func (s *State) Has(gvk schema.GroupVersionKind) bool { return s.Served[gvk.Grou
 func (s *State) Available(name string) bool {
 	d := s.Deployments[name]
 	return d != nil && d.Status.AvailableReplicas > 0
+}
+
+// Led tells whether requests for a component go through the activator now.
+func (s *State) Led(name string) bool {
+	service := s.Services[name]
+	return service != nil && service.Spec.Selector[activation.LabelBehind] != ""
+}
+
+// ActivatorAnswers tells whether some replica of the activator takes requests.
+func (s *State) ActivatorAnswers() bool {
+	return slices.ContainsFunc(s.Activators, func(slice discoveryv1.EndpointSlice) bool {
+		return slices.ContainsFunc(slice.Endpoints, func(e discoveryv1.Endpoint) bool {
+			return e.Conditions.Ready == nil || *e.Conditions.Ready || e.Conditions.Serving != nil && *e.Conditions.Serving
+		})
+	})
 }
 
 // Downloader is the container that fetches models in the template of a component that runs, nil if there is none, and what

@@ -72,7 +72,7 @@ func canaryReplicas(stable *v1beta1.PredictorSpec, canary *v1beta1.CanarySpec) *
 	if n := canary.Predictor.MinReplicas; n != nil {
 		return n
 	}
-	share := float64(ptr.Deref(stable.MinReplicas, 1)) * float64(canary.TrafficPercent) / 100
+	share := float64(max(ptr.Deref(stable.MinReplicas, 1), 1)) * float64(canary.TrafficPercent) / 100
 	return ptr.To(int32(math.Ceil(share)))
 }
 

@@ -9,12 +9,15 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/modelplane/modelplane/api/serving/v1beta1"
 	"github.com/modelplane/modelplane/internal/engine"
+	"github.com/modelplane/modelplane/internal/serving/activation"
 	"github.com/modelplane/modelplane/internal/serving/ingress"
+	"github.com/modelplane/modelplane/internal/serving/workload"
 )
 
 // keepDraining lets components that are no longer wanted, such as a predictor
@@ -34,10 +37,20 @@ func (p *planner) keepDraining(front *frontDoor) {
 func (p *planner) leave(name string, beside ...schema.GroupVersionKind) {
 	pods := []schema.GroupVersionKind{appsv1.SchemeGroupVersion.WithKind("Deployment"), corev1.SchemeGroupVersion.WithKind("Service")}
 	for _, gvk := range append(pods, beside...) {
-		object := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: p.isvc.Namespace}}
-		object.SetGroupVersionKind(gvk)
-		p.add(engine.Child{Object: object, Unmanaged: true})
+		p.leaveOne(gvk, name)
 	}
+	if p.seen.Led(name) {
+		p.leaveOne(corev1.SchemeGroupVersion.WithKind("Service"), activation.PodsService(name))
+		for _, slice := range workload.ActivatorSlices(workload.Part{Name: name, Namespace: p.isvc.Namespace}, &corev1.Service{}, p.seen.Activators) {
+			p.leaveOne(discoveryv1.SchemeGroupVersion.WithKind("EndpointSlice"), slice.Name)
+		}
+	}
+}
+
+func (p *planner) leaveOne(gvk schema.GroupVersionKind, name string) {
+	object := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: p.isvc.Namespace}}
+	object.SetGroupVersionKind(gvk)
+	p.add(engine.Child{Object: object, Unmanaged: true})
 }
 
 // draining are the names of components that have pods and are not in the plan.

@@ -120,7 +120,7 @@ func (p *planner) refuseAnnotations(door *frontDoor) {
 }
 
 func (p *planner) backend(c *resolve.Component) ingress.Backend {
-	return ingress.Backend{Service: workload.Service(c.Part, p.cfg), Timeout: c.Scale.TimeoutSeconds}
+	return ingress.Backend{Service: workload.Service(c.Part, p.cfg), Timeout: c.Scale.TimeoutSeconds, Activated: c.Activation != nil}
 }
 
 // throughTransformer tells whether requests go to the transformer. One that is

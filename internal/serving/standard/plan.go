@@ -38,14 +38,16 @@ func newPlanner(isvc *v1beta1.InferenceService, seen *observed.State, parts *res
 func Plan(isvc *v1beta1.InferenceService, seen *observed.State, parts *resolve.Components, begun engine.Plan) engine.Plan {
 	p := newPlanner(isvc, seen, parts, begun)
 	p.relieve()
+	p.activate()
+	front := p.front()
 	for _, c := range append(parts.List(), parts.Canaries...) {
 		if c.Failed != nil {
 			p.leave(c.Name, workload.HPA)
 			continue
 		}
+		p.lead(c, front)
 		p.addWorkload(c)
 	}
-	front := p.front()
 	for _, route := range front.objects {
 		p.add(engine.Child{Object: route, Unmanaged: front.keep})
 	}
@@ -89,10 +91,11 @@ func (p *planner) relieve() {
 func (p *planner) addWorkload(c *resolve.Component) {
 	deployment := engine.Child{Object: workload.Deployment(c.Part, p.cfg)}
 	c.Mark(deployment.Object)
-	if workload.InitialReplicas(c.Part) {
+	if workload.InitialReplicas(c.Part) && !p.strandedAtZero(c) {
 		deployment.Initial = []string{"spec.replicas"}
 	}
 	p.add(deployment)
+	p.addActivation(c)
 	// A Service that is in the way is left out, and so removed; we are woken when it is gone.
 	if service := workload.Service(c.Part, p.cfg); !workload.Irreconcilable(p.seen.Services[c.Name], service) {
 		p.add(engine.Child{Object: service})

@@ -3,11 +3,14 @@
 package standard
 
 import (
+	"slices"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/modelplane/modelplane/api/serving/v1beta1"
 	"github.com/modelplane/modelplane/internal/kube"
 	"github.com/modelplane/modelplane/internal/serving/ingress"
+	"github.com/modelplane/modelplane/internal/serving/resolve"
 	"github.com/modelplane/modelplane/internal/serving/status"
 )
 
@@ -23,7 +26,8 @@ func (p *planner) status(front *frontDoor) *v1beta1.InferenceServiceStatus {
 	p.judgeFront(&cs, front)
 	p.judgeCanaries(&cs, s)
 	p.judge.ImageVolumes(&cs)
-	status.Ignored(&cs, append(front.ignored, p.judge.IgnoredSecrets()...))
+	p.judge.AtZero(&cs)
+	status.Ignored(&cs, append(append(front.ignored, p.ignoredZero()...), p.judge.IgnoredSecrets()...))
 	s.ModelStatus = p.judge.ModelStatus(p.parts.Predictor)
 	p.addresses(s, cs, front.urls)
 	p.judge.Conclude(s, cs)
@@ -39,6 +43,11 @@ func (p *planner) judgeFront(cs *kube.Conditions, front *frontDoor) {
 	}
 	if c := p.judge.NotReady(*cs); c != nil {
 		status.NotYet(cs, c)
+		return
+	}
+	if slices.ContainsFunc(p.parts.List(), func(c *resolve.Component) bool { return c.Led }) && !p.seen.ActivatorAnswers() {
+		cs.False(status.IngressReady, "ActivatorNotReady", "Requests go through the activator, of which no replica is ready. Look at the pods of Service "+
+			p.cfg.Autoscaler.Activator+" in namespace "+p.seen.ConfigNamespace+".")
 		return
 	}
 	answer := ingress.Accepted(front.routes(), p.seen.Routes, p.seen.Door)

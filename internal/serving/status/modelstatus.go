@@ -31,6 +31,7 @@ func (j Judge) ModelStatus(c *resolve.Component) *v1beta1.ModelStatus {
 	s := j.ModelStatusOf(j.modelBefore(c), pods, j.loaded(c), func() (cause.Finding, bool) { return cause.Of(d, pods) })
 	// Pods that are about to give way are one copy too many for a moment.
 	s.ModelCopies.TotalCopies = min(s.ModelCopies.TotalCopies, int(ptr.Deref(d.Spec.Replicas, 1)))
+	j.wakingModel(c, s)
 	return s
 }
 

@@ -20,6 +20,9 @@ const reasonRollingOut = "RollingOut"
 func (j Judge) Standing(c *resolve.Component) kube.Condition {
 	typ := ReadyConditions[c.Component]
 	worst := j.Rollout(typ, c.Name)
+	if worst.Status != metav1.ConditionTrue && (j.atZero(c) || j.waking(c)) {
+		return kube.Condition{Type: typ, Status: metav1.ConditionTrue}
+	}
 	if w := c.Part.Worker; w != nil && worst.Status == metav1.ConditionTrue {
 		if worst = j.Rollout(typ, w.Name); worst.Status != metav1.ConditionTrue {
 			worst.Message = "worker-container: " + worst.Message

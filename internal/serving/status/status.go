@@ -44,6 +44,8 @@ const (
 	settingsIgnored = "SettingsIgnored"
 	// UpdatesHeld is there only while what runs is not what would be made now.
 	UpdatesHeld = "UpdatesHeld"
+	// scaledToZero is there only while a component has no pods because nobody asks for it.
+	scaledToZero = "ScaledToZero"
 )
 
 // Reasons that several conditions share.
@@ -55,7 +57,7 @@ const (
 )
 
 // telling are the conditions that say something also when they are True.
-var telling = []string{stoppedCondition, settingsIgnored, UpdatesHeld, CanaryReady}
+var telling = []string{stoppedCondition, settingsIgnored, UpdatesHeld, CanaryReady, scaledToZero}
 
 // ReadyConditions are those of the components, by component.
 var ReadyConditions = map[v1beta1.ComponentType]string{

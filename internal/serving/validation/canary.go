@@ -62,7 +62,7 @@ func (s *service) checkCanary(at *field.Path, c *v1beta1.CanarySpec, names map[s
 	if len(p.EphemeralContainers) > 0 {
 		s.Refuse(ephemeral(path))
 	}
-	stable := ptr.Deref(s.isvc.Spec.Predictor.MinReplicas, 1)
+	stable := max(ptr.Deref(s.isvc.Spec.Predictor.MinReplicas, 1), 1)
 	if least := ptr.Deref(p.MinReplicas, 0); least > stable {
 		s.Refuse(field.Invalid(path.Child("minReplicas"), least, fmt.Sprintf("must not exceed the minReplicas of the stable predictor, which is %d", stable)))
 	}

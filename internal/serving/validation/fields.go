@@ -79,7 +79,7 @@ var fieldRules = []fieldRule{
 		knative: refusal("Knative scales by scaleMetric and scaleTarget; use those, or Standard mode"),
 		mesh:    refusal(meshScaling + "; remove it, or use Standard mode")},
 	{name: "containerConcurrency", get: func(p *part) any { return unless(p.scale.ContainerConcurrency, 0) },
-		standard: warning("nothing counts the requests of a pod there; limit them in the server, or use Knative mode"),
+		standard: warning("nothing counts the requests of a pod there unless the activator scales it; limit them in the server, or use Knative mode"),
 		mesh:     warning(meshPods), only: v1beta1.PredictorComponent},
 	{name: "timeout", get: func(p *part) any { return p.scale.TimeoutSeconds }, mesh: warning("the mesh has its own time limits")},
 	{name: "canaryTrafficPercent", get: func(p *part) any { return unless(p.scale.CanaryTrafficPercent, 100) },
@@ -150,7 +150,7 @@ func (s *service) checkFields(p *part) {
 	}
 	for _, r := range fieldRules {
 		o := r.in(s.mode, p.of)
-		if o.verdict == honoured {
+		if o.verdict == honoured || r.name == "containerConcurrency" && s.activated(p) {
 			continue
 		}
 		if value := r.get(p); says(value) {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/modelplane/modelplane/api/serving/v1beta1"
 	"github.com/modelplane/modelplane/internal/config"
+	"github.com/modelplane/modelplane/internal/serving/workload"
 )
 
 // Classes of autoscalers.
@@ -101,6 +102,10 @@ func (s *service) checkScaling(p *part) {
 		s.checkKnative(p)
 		return
 	}
+	if s.activated(p) {
+		s.checkActivated(p)
+		return
+	}
 	switch s.class() {
 	case classHPA:
 		s.checkHPA(p, s.isvc.Annotations[v1beta1.AnnotationAutoscalerClass] != "")
@@ -128,7 +133,7 @@ func class(layers ...map[string]string) string {
 func (s *service) checkHPA(p *part, named bool) {
 	metric := ptr.Deref(p.scale.ScaleMetric, v1beta1.MetricCPU)
 	if metric != v1beta1.MetricCPU && metric != v1beta1.MetricMemory {
-		other := "the autoscaler class keda, or Knative mode"
+		other := "the activator (docs/scale-to-zero.md), the autoscaler class keda, or Knative mode"
 		if s.mode != config.ModeStandard {
 			other = "or remove the annotation " + knativeClass
 		}
@@ -139,7 +144,7 @@ func (s *service) checkHPA(p *part, named bool) {
 		s.checkHPATarget(p, metric, named)
 	}
 	if s.mode == config.ModeStandard && p.scale.MinReplicas != nil && *p.scale.MinReplicas == 0 {
-		s.Warn(p.path.Child("minReplicas"), "the autoscaler hpa keeps at least 1 pod in Standard mode; to scale to zero use the class keda, or Knative mode")
+		s.Warn(p.path.Child("minReplicas"), "the autoscaler hpa keeps at least 1 pod in Standard mode; to scale to zero %s, or use the class keda, or Knative mode", s.zeroHint())
 	}
 	if p.scale.AutoScaling == nil || s.mode != config.ModeStandard {
 		return
@@ -156,6 +161,36 @@ func (s *service) checkHPA(p *part, named bool) {
 			s.checkHPAResource(at.Child("resource", "target"), m.Resource)
 		}
 	}
+}
+
+// activated tells whether the component is scaled by its traffic.
+func (s *service) activated(p *part) bool {
+	return s.mode == config.ModeStandard && s.cfg.Autoscaler.Activator != "" && !p.canary && (p.predictor == nil || p.predictor.WorkerSpec == nil) &&
+		workload.ByTraffic(s.isvc.Annotations[v1beta1.AnnotationAutoscalerClass], *p.scale)
+}
+
+// checkActivated is for the activator.
+func (s *service) checkActivated(p *part) {
+	if t := p.scale.ScaleTarget; t != nil && *t < 1 {
+		s.Refuse(field.Invalid(p.path.Child("scaleTarget"), *t, "the target should be at least 1 request per pod"))
+	}
+	if p.scale.AutoScaling != nil && p.scale.AutoScaling.Behavior != nil {
+		s.Warn(p.path.Child("autoScaling", "behavior"), "has no effect on a component that is scaled by its traffic")
+	}
+	for _, annotations := range []map[string]string{s.isvc.Annotations, p.scale.Annotations} {
+		if _, err := workload.Retention(annotations); err != nil {
+			s.Refuse(field.Invalid(field.NewPath("metadata", "annotations").Key(workload.AnnotationRetention), annotations[workload.AnnotationRetention], err.Error()))
+			return
+		}
+	}
+}
+
+// zeroHint is how the pods of a service could all go.
+func (s *service) zeroHint() string {
+	if s.cfg.Autoscaler.Activator == "" {
+		return "let the platform run the activator (docs/scale-to-zero.md)"
+	}
+	return "name neither a class, nor cpu or memory"
 }
 
 // checkHPAResource wants a number to aim for. For the CPU there is a default.

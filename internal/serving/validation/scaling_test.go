@@ -7,6 +7,9 @@ const (
 	keda = standard + " autoscalerClass=keda"
 )
 
+// activatorOn is a platform with an activator.
+const activatorOn = `{apiVersion: v1, kind: ConfigMap, metadata: {name: inferenceservice-config}, data: {autoscaler: '{"activator": "modelplane-activator"}'}}`
+
 func metrics(list string) string { return predictor(`autoScaling: {metrics: [` + list + `]}`) }
 
 var scalingExamples = []example{
@@ -26,6 +29,11 @@ var scalingExamples = []example{
 	accepted("no upper bound", isvc(standard, predictor("minReplicas: 3, maxReplicas: 0"))),
 	accepted("scale to zero with keda", isvc(keda, predictor("minReplicas: 0"))),
 	accepted("scale to zero with hpa", isvc(standard, predictor("minReplicas: 0"))),
+	accepted("scale to zero with the activator", isvc(standard, predictor("minReplicas: 0, containerConcurrency: 4, scaleTarget: 200"))).with(activatorOn),
+	accepted("requests with the activator", isvc(standard, predictor("scaleMetric: rps, scaleTarget: 200"))).with(activatorOn),
+	rejected("requests with hpa beside the activator", isvc(hpa, predictor("scaleMetric: rps"))).with(activatorOn),
+	rejected("no target for the activator", isvc(standard, predictor("minReplicas: 0, scaleTarget: 0"))).with(activatorOn),
+	accepted("to zero by cpu", isvc(standard, predictor("minReplicas: 0, scaleMetric: cpu, scaleTarget: 50"))).with(activatorOn),
 	rejected("concurrency below 0", isvc(knative, predictor("containerConcurrency: -1"))),
 	rejected("timeout below 0", isvc(knative, predictor("timeout: -1"))),
 	rejected("more than all traffic", isvc(knative, predictor("canaryTrafficPercent: 101"))),

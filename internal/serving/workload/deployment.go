@@ -72,7 +72,7 @@ func (p Part) autoscaled() bool {
 		return false
 	}
 	class := Class(p.Annotations)
-	return class == ClassHPA || class == ClassKEDA
+	return p.Activation != nil || class == ClassHPA || class == ClassKEDA
 }
 
 // held tells that an HPA keeps the number of pods where it is.

@@ -18,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/modelplane/modelplane/api/serving/v1beta1"
+	"github.com/modelplane/modelplane/internal/serving/activation"
 )
 
 // Part is one component of a service, decided.
@@ -36,6 +37,10 @@ type Part struct {
 	Generation int64
 	// Worker holds the other nodes of a multi-node predictor.
 	Worker *Worker
+	// Activation says how the activator scales the component; nil: something else does. Led says that requests go through
+	// the activator already.
+	Activation *activation.Settings
+	Led        bool
 }
 
 // Worker is the part of a multi-node predictor that runs beside the head.

@@ -27,7 +27,7 @@ func Autoscaler(p Part, cfg *config.Config) []client.Object {
 		// Whoever looks for the autoscaler of a canary finds one. It changes nothing.
 		p.Scale = v1beta1.ComponentExtensionSpec{MinReplicas: p.Replicas, MaxReplicas: *p.Replicas}
 		return []client.Object{hpa(p)}
-	case !p.autoscaled():
+	case !p.autoscaled(), p.Activation != nil:
 		return nil
 	case Class(p.Annotations) == ClassKEDA:
 		return keda(p, cfg)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/modelplane/modelplane/api/serving/v1beta1"
 	"github.com/modelplane/modelplane/internal/config"
+	"github.com/modelplane/modelplane/internal/serving/activation"
 )
 
 // http2 tells gateways to speak HTTP/2 without TLS, which gRPC needs.
@@ -22,14 +23,23 @@ const http2 = "kubernetes.io/h2c"
 // server, which hands them on.
 func Service(p Part, cfg *config.Config) *corev1.Service {
 	svc := service(beside(p.meta()), map[string]string{v1beta1.LabelApp: p.app()})
-	svc.Spec.Ports = servicePorts(p)
-	if p.Scale.Logger != nil || p.Scale.Batcher != nil {
-		svc.Spec.Ports[0].TargetPort = intstr.FromInt32(agentPort)
-	}
-	if cfg.Service.ServiceClusterIPNone {
+	svc.Spec.Ports = podPorts(p)
+	if cfg.Service.ServiceClusterIPNone && p.Activation == nil { // the activator has other ports than the pods
 		svc.Spec.ClusterIP = corev1.ClusterIPNone
 	}
+	if p.Led {
+		svc.Spec.Selector[activation.LabelBehind] = activation.ValueBehind
+	}
 	return svc
+}
+
+// podPorts are the ports of a component, with the agent in front of the model server where there is one.
+func podPorts(p Part) []corev1.ServicePort {
+	ports := servicePorts(p)
+	if p.Scale.Logger != nil || p.Scale.Batcher != nil {
+		ports[0].TargetPort = intstr.FromInt32(agentPort)
+	}
+	return ports
 }
 
 // Irreconcilable tells whether a Service has to go before it can be made as wanted. One that has an address keeps it,

@@ -1,0 +1,388 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package activator
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/modelplane/modelplane/internal/serving/activation"
+	"github.com/modelplane/modelplane/internal/testkit"
+)
+
+const patience = 30 * time.Second
+
+// bench is a proxy with a table, over real sockets, without an API server.
+type bench struct {
+	*table
+	server *httptest.Server
+	woken  atomic.Int64
+}
+
+func newBench(t *testing.T, hold time.Duration, held int64, owner func(*target) string) *bench {
+	t.Helper()
+	b := &bench{}
+	b.table = newTable(&bounds{perService: held, total: held + 1}, func(*target) { b.woken.Add(1) })
+	if owner == nil {
+		owner = func(*target) string { return "" }
+	}
+	log := slog.New(slog.DiscardHandler)
+	b.server = httptest.NewUnstartedServer(newProxy(b.table, hold, owner, newMetrics(prometheus.NewRegistry(), b.table), log))
+	b.server.Config.Protocols = new(http.Protocols)
+	b.server.Config.Protocols.SetHTTP1(true)
+	b.server.Config.Protocols.SetUnencryptedHTTP2(true)
+	b.server.Start()
+	t.Cleanup(b.server.Close)
+	return b
+}
+
+var plainPorts = []port{{name: "http1", number: 80}, {name: "grpc", number: 9000, http2: true}}
+
+func (b *bench) service(namespace, name string, limit int64) *target {
+	s := activation.Settings{Metric: activation.Concurrency, Target: 10, Max: 3, Limit: limit, Hosts: []string{name + "-" + namespace + ".example.com"}}
+	return b.put(namespace, name, time.Unix(1, 0), s, plainPorts)
+}
+
+// podAt is a pod whose ports are both those of a server.
+func podAt(t *testing.T, address string) *pod {
+	t.Helper()
+	host, digits, err := net.SplitHostPort(strings.TrimPrefix(address, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	number, err := strconv.Atoi(digits)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &pod{address: host, ports: map[string]int32{"http1": int32(number), "grpc": int32(number)}}
+}
+
+// ask sends one request, and says what came back.
+func (b *bench) ask(ctx context.Context, host, body string) (code int, text string, err error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, b.server.URL+"/v1/models/a:predict?x=1;y=2", strings.NewReader(body))
+	if err != nil {
+		return 0, "", err
+	}
+	req.Host = host
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return 0, "", err
+	}
+	defer resp.Body.Close()
+	all, err := io.ReadAll(resp.Body)
+	return resp.StatusCode, string(all) + resp.Header.Get("Retry-After"), err
+}
+
+func echo(w http.ResponseWriter, r *http.Request) {
+	body, _ := io.ReadAll(r.Body) // whoever asks notices
+	_, _ = io.WriteString(w, r.Host+" "+r.RequestURI+" "+string(body))
+}
+
+// TestFind: who is meant by a host.
+func TestFind(t *testing.T) {
+	b := newBench(t, time.Second, 10, nil)
+	server := httptest.NewServer(http.HandlerFunc(echo))
+	defer server.Close()
+	b.service("team", "iris", 0).setPods([]*pod{podAt(t, server.URL)})
+	b.service("team", "both", 0).setPods([]*pod{podAt(t, server.URL)})
+	b.service("other", "both", 0).setPods([]*pod{podAt(t, server.URL)})
+	for host, want := range map[string]int{
+		"iris": 200, "iris.team": 200, "iris.team.svc": 200, "iris.team.svc.cluster.local": 200, "IRIS.team.svc.any.domain.:80": 200,
+		"iris-team.example.com:8080": 200, "both.other": 200, "both": 421, "iris.other": 404, "nobody": 404, "": 404,
+	} {
+		code, text, err := b.ask(t.Context(), host, "hello")
+		if err != nil || code != want {
+			t.Errorf("%q: %d %s %v, want %d", host, code, text, err, want)
+		}
+		if code == 200 && text != host+" /v1/models/a:predict?x=1;y=2 hello" {
+			t.Errorf("%q: the pod got %s", host, text)
+		}
+	}
+	b.remove("other", "both")
+	if code, text, err := b.ask(t.Context(), "both", ""); code != 200 {
+		t.Errorf("a name that is no longer shared: %d %s %v", code, text, err)
+	}
+}
+
+// TestBounds: what a replica does not hold, and for how long it holds the rest.
+func TestBounds(t *testing.T) {
+	b := newBench(t, 2*time.Second, 2, nil)
+	b.service("team", "iris", 0)
+	var all sync.WaitGroup
+	answers := make(chan int, 5)
+	for range 2 {
+		all.Go(func() {
+			code, text, err := b.ask(t.Context(), "iris.team", "")
+			if err != nil || !strings.Contains(text, "within 2s") {
+				t.Errorf("%d %s %v", code, text, err)
+			}
+			answers <- code
+		})
+	}
+	testkit.Eventually(t, patience, "two requests to wait", func() error {
+		if n := b.get("team/iris").figures().Waiting; n != 2 {
+			return fmt.Errorf("%d wait", n)
+		}
+		return nil
+	})
+	if code, text, err := b.ask(t.Context(), "iris.team", ""); code != 503 || !strings.HasSuffix(text, retryAfter) {
+		t.Errorf("one too many: %d %s %v", code, text, err)
+	}
+	all.Wait()
+	for range 2 {
+		if code := <-answers; code != 504 {
+			t.Errorf("%d after the time, want 504", code)
+		}
+	}
+	if b.woken.Load() == 0 {
+		t.Error("nobody was asked for a pod")
+	}
+	if f := b.get("team/iris").figures(); f.Inside != 0 || f.Waiting != 0 || b.bounds.waiting.Load() != 0 {
+		t.Errorf("left over: %+v", f)
+	}
+}
+
+// TestUnreachablePod: a request whose pod cannot be connected to goes to another, body and all.
+func TestUnreachablePod(t *testing.T) {
+	b := newBench(t, patience, 10, nil)
+	server := httptest.NewServer(http.HandlerFunc(echo))
+	defer server.Close()
+	gone := httptest.NewServer(http.HandlerFunc(echo))
+	gone.Close()
+	target := b.service("team", "iris", 0)
+	target.setPods([]*pod{podAt(t, gone.URL), podAt(t, strings.Replace(server.URL, "127.0.0.1", "localhost", 1))})
+	for _, size := range []int{0, 10, 3 * smallBody} {
+		for range 4 {
+			code, text, err := b.ask(t.Context(), "iris.team", strings.Repeat("a", size))
+			if err != nil || code != 200 || strings.Count(text, "a") < size {
+				t.Errorf("%d bytes: %d %d %v", size, code, len(text), err)
+			}
+		}
+	}
+}
+
+// TestPodBreaksOff: a request that a pod had is not sent again.
+func TestPodBreaksOff(t *testing.T) {
+	b := newBench(t, patience, 10, nil)
+	var asked atomic.Int64
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		asked.Add(1)
+		_, _ = io.Copy(io.Discard, r.Body)
+		panic(http.ErrAbortHandler)
+	}))
+	defer server.Close()
+	b.service("team", "iris", 0).setPods([]*pod{podAt(t, server.URL)})
+	code, text, err := b.ask(t.Context(), "iris.team", "once")
+	if err != nil || code != 502 || !strings.Contains(text, "not sent again") || asked.Load() != 1 {
+		t.Errorf("%d %s %v, asked %d times", code, text, err, asked.Load())
+	}
+}
+
+// TestLimit: a pod never has more requests than it takes, also when they come through two replicas, and all are answered.
+func TestLimit(t *testing.T) {
+	var now, most atomic.Int64
+	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		n := now.Add(1)
+		for seen := most.Load(); n > seen && !most.CompareAndSwap(seen, n); seen = most.Load() {
+			continue
+		}
+		<-time.After(5 * time.Millisecond)
+		now.Add(-1)
+	}))
+	defer server.Close()
+	first := newBench(t, patience, 100, nil)
+	second := newBench(t, patience, 100, func(*target) string { return strings.TrimPrefix(first.server.URL, "http://") })
+	for _, b := range []*bench{first, second} {
+		b.service("team", "iris", 2).setPods([]*pod{podAt(t, server.URL)})
+	}
+	var all sync.WaitGroup
+	for i := range 40 {
+		b := first
+		if i%2 == 1 {
+			b = second
+		}
+		all.Go(func() {
+			if code, text, err := b.ask(t.Context(), "iris.team", "x"); code != 200 {
+				t.Errorf("%d %s %v", code, text, err)
+			}
+		})
+	}
+	all.Wait()
+	if most.Load() != 2 {
+		t.Errorf("%d at a time, want 2", most.Load())
+	}
+	// The replica that was handed everything over is gone: the other does it itself.
+	first.server.Close()
+	if code, text, err := second.ask(t.Context(), "iris.team", "x"); code != 200 {
+		t.Errorf("without its peer: %d %s %v", code, text, err)
+	}
+}
+
+// TestStreams: answers go on as they come, and what HTTP/2 without TLS carries arrives with its trailers.
+func TestStreams(t *testing.T) {
+	b := newBench(t, patience, 10, nil)
+	more := make(chan struct{})
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Trailer", "Grpc-Status")
+		_, _ = fmt.Fprintf(w, "%s\n", r.Proto)
+		if err := http.NewResponseController(w).Flush(); err != nil {
+			t.Error(err)
+		}
+		<-more
+		_, _ = io.WriteString(w, "last\n")
+		w.Header().Set("Grpc-Status", "0")
+	}))
+	server.Config.Protocols = new(http.Protocols)
+	server.Config.Protocols.SetHTTP1(true)
+	server.Config.Protocols.SetUnencryptedHTTP2(true)
+	server.Start()
+	defer server.Close()
+	b.service("team", "iris", 0).setPods([]*pod{podAt(t, server.URL)})
+	http2 := &http.Transport{Protocols: new(http.Protocols)}
+	http2.Protocols.SetUnencryptedHTTP2(true)
+	defer http2.CloseIdleConnections()
+	for _, c := range []struct {
+		via         http.RoundTripper
+		content     string
+		proto, last string
+	}{{http.DefaultTransport, "application/json", "HTTP/1.1\n", "0"}, {http2, "application/grpc", "HTTP/2.0\n", "0"}} {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, b.server.URL, strings.NewReader("x"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Host = "iris.team"
+		req.Header.Set("Content-Type", c.content)
+		resp, err := c.via.RoundTrip(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines := bufio.NewReader(resp.Body)
+		first, err := lines.ReadString('\n') // while the pod has not ended its answer
+		if err != nil || first != c.proto {
+			t.Errorf("%s: %q %v", c.content, first, err)
+		}
+		more <- struct{}{}
+		rest, err := io.ReadAll(lines)
+		if err != nil || string(rest) != "last\n" || resp.Trailer.Get("Grpc-Status") != c.last {
+			t.Errorf("%s: %q %v, trailers %v", c.content, rest, err, resp.Trailer)
+		}
+		if err := resp.Body.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestGate: while the leader takes the last pods away nothing is sent to them, and nothing is lost.
+func TestGate(t *testing.T) {
+	b := newBench(t, patience, 10, nil)
+	server := httptest.NewServer(http.HandlerFunc(echo))
+	defer server.Close()
+	target := b.service("team", "iris", 0)
+	target.setPods([]*pod{podAt(t, server.URL)})
+	answered := make(chan error, 1)
+	ask := func() {
+		code, text, err := b.ask(t.Context(), "iris.team", "x")
+		if code != 200 {
+			err = errors.Join(err, fmt.Errorf("%d %s", code, text))
+		}
+		answered <- err
+	}
+	waits := func(when string) {
+		t.Helper()
+		testkit.Eventually(t, patience, "the request to wait "+when, func() error {
+			if target.figures().Waiting != 1 {
+				return errors.New("it does not")
+			}
+			return nil
+		})
+	}
+	if !target.shut() {
+		t.Fatal("an idle service cannot be shut")
+	}
+	go ask()
+	waits("at the gate")
+	if target.shut() {
+		t.Error("a service with a request was shut")
+	}
+	target.open(false)
+	if err := <-answered; err != nil {
+		t.Errorf("the pod stayed: %v", err)
+	}
+	testkit.Eventually(t, patience, "the request to be over", func() error {
+		if !target.shut() {
+			return errors.New("it is not")
+		}
+		return nil
+	})
+	target.open(true)
+	go ask()
+	waits("for a new pod")
+	if b.woken.Load() != 1 {
+		t.Errorf("woken %d times", b.woken.Load())
+	}
+	other := httptest.NewServer(http.HandlerFunc(echo))
+	defer other.Close()
+	target.setPods([]*pod{podAt(t, strings.Replace(other.URL, "127.0.0.1", "localhost", 1))})
+	if err := <-answered; err != nil {
+		t.Errorf("a new pod: %v", err)
+	}
+}
+
+// TestPeersKnowEachOther: only who has the key is answered.
+func TestPeersKnowEachOther(t *testing.T) {
+	b := newBench(t, time.Second, 1, nil)
+	b.service("team", "iris", 0)
+	key := func() []byte { return []byte("key") }
+	me := newReplica(b.table, key)
+	server := httptest.NewServer(me.handler())
+	defer server.Close()
+	friend := remote{address: strings.TrimPrefix(server.URL, "http://"), key: key, client: server.Client()}
+	report, err := friend.figures(t.Context())
+	if err != nil || report.Instance != me.instance || len(report.Services) != 1 {
+		t.Errorf("%+v %v", report, err)
+	}
+	if done, err := friend.gate(t.Context(), gateQuestion{Service: "team/iris", Do: gateShut}); !done || err != nil {
+		t.Errorf("%v %v", done, err)
+	}
+	if _, err := friend.gate(t.Context(), gateQuestion{Service: "team/iris", Do: "burn"}); err == nil {
+		t.Error("anything is done")
+	}
+	stranger := friend
+	stranger.key = func() []byte { return []byte("guess") }
+	if _, err := stranger.figures(t.Context()); err == nil || !strings.Contains(err.Error(), "401") {
+		t.Errorf("a stranger is told: %v", err)
+	}
+	me.now = func() time.Time { return time.Now().Add(time.Hour) }
+	if _, err := friend.figures(t.Context()); err == nil {
+		t.Error("an old question is answered")
+	}
+}
+
+func FuzzVerified(f *testing.F) {
+	key, now := []byte("key"), time.Unix(1000, 0)
+	f.Add(signed(key, "/gate", []byte("{}"), now), "/gate", []byte("{}"))
+	f.Add("", "", []byte(nil))
+	f.Fuzz(func(t *testing.T, said, path string, body []byte) {
+		if verified([]byte("another"), said, path, body, now) {
+			t.Error("without the key")
+		}
+		if verified(nil, said, path, body, now) {
+			t.Error("no key opens everything")
+		}
+	})
+}

@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package activator
+
+import (
+	"cmp"
+	"net"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/modelplane/modelplane/internal/serving/activation"
+)
+
+// table is every target by what requests call it.
+type table struct {
+	bounds *bounds
+	wake   func(*target)
+
+	mu      sync.RWMutex
+	targets map[string]*target
+	// names are service.namespace, service.namespace.svc, the hosts from outside and the address of the Service; short the bare
+	// names of Services.
+	names, short map[string][]*target
+}
+
+func newTable(b *bounds, wake func(*target)) *table {
+	return &table{bounds: b, wake: wake, targets: map[string]*target{}, names: map[string][]*target{}, short: map[string][]*target{}}
+}
+
+// put takes a component as its Service describes it.
+func (b *table) put(namespace, name string, created time.Time, s activation.Settings, ports []port) *target {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	key := namespace + "/" + name
+	t := b.targets[key]
+	if t != nil {
+		b.forget(t)
+	} else {
+		t = &target{namespace: namespace, name: name, bounds: b.bounds, wake: b.wake}
+		b.targets[key] = t
+	}
+	t.created = created
+	t.set(s, ports)
+	for _, n := range b.namesOf(t) {
+		b.names[n] = withTarget(b.names[n], t)
+	}
+	b.short[name] = withTarget(b.short[name], t)
+	return t
+}
+
+// remove forgets a component. Requests that are under way end as they end.
+func (b *table) remove(namespace, name string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	key := namespace + "/" + name
+	if t := b.targets[key]; t != nil {
+		b.forget(t)
+		delete(b.targets, key)
+	}
+}
+
+func (b *table) forget(t *target) {
+	for _, n := range b.namesOf(t) {
+		b.names[n] = withoutTarget(b.names[n], t)
+		if len(b.names[n]) == 0 {
+			delete(b.names, n)
+		}
+	}
+	if b.short[t.name] = withoutTarget(b.short[t.name], t); len(b.short[t.name]) == 0 {
+		delete(b.short, t.name)
+	}
+}
+
+func (b *table) namesOf(t *target) []string {
+	own := t.name + "." + t.namespace
+	out := []string{own, own + ".svc"}
+	for _, host := range t.scaling().Hosts {
+		if host = strings.ToLower(host); !slices.Contains(out, host) {
+			out = append(out, host)
+		}
+	}
+	return out
+}
+
+// withTarget keeps those with the same name in the order in which they were made: nobody takes a host from who has it.
+func withTarget(list []*target, t *target) []*target {
+	list = append(slices.Clone(list), t)
+	slices.SortFunc(list, func(a, b *target) int {
+		return cmp.Or(a.created.Compare(b.created), strings.Compare(a.key(), b.key()))
+	})
+	return list
+}
+
+func withoutTarget(list []*target, t *target) []*target {
+	return slices.DeleteFunc(slices.Clone(list), func(other *target) bool { return other == t })
+}
+
+// get is the target of a component, nil if it is not known.
+func (b *table) get(key string) *target {
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	return b.targets[key]
+}
+
+// all are the targets, in no order.
+func (b *table) all() []*target {
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	out := make([]*target, 0, len(b.targets))
+	for _, t := range b.targets {
+		out = append(out, t)
+	}
+	return out
+}
+
+// find is whom a request is for, and at which of its ports. Several namespaces may have a Service of a bare name; then
+// nobody can tell.
+func (b *table) find(r *http.Request) (t *target, p port, ambiguous bool) {
+	host, number := splitHost(r.Host)
+	if said := r.Header.Get(activation.Header); said != "" {
+		host, number = splitHost(said)
+	}
+	named, ambiguous := b.called(host)
+	if named == nil {
+		return nil, port{}, ambiguous
+	}
+	if host != named.name && !strings.HasPrefix(host, named.name+"."+named.namespace) {
+		number = 0 // that of a gateway
+	}
+	p = named.choose(r, number)
+	return named, p, false
+}
+
+// called is whom a host means.
+func (b *table) called(host string) (t *target, ambiguous bool) {
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	if named := b.names[host]; len(named) > 0 {
+		return named[0], false
+	}
+	if at := strings.Index(host, ".svc."); at > 0 {
+		if named := b.names[host[:at+len(".svc")]]; len(named) > 0 {
+			return named[0], false
+		}
+	}
+	switch named := b.short[host]; len(named) {
+	case 0:
+		return nil, false
+	case 1:
+		return named[0], false
+	}
+	return nil, true
+}
+
+// splitHost is a host in its usual form, and the port that stands behind it or 0.
+func splitHost(host string) (string, int32) {
+	number := 0
+	if name, digits, err := net.SplitHostPort(host); err == nil {
+		host = name
+		number, _ = strconv.Atoi(digits)
+	}
+	return strings.Trim(strings.TrimSuffix(strings.ToLower(host), "."), "[]"), int32(max(0, min(number, 1<<16)))
+}
+
+// choose is the port that was asked for by its number, or else the one that speaks what the request speaks.
+func (t *target) choose(r *http.Request, number int32) port {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, p := range t.ports {
+		if number != 0 && p.number == number {
+			return t.spoken(p, r)
+		}
+	}
+	want := isGRPC(r)
+	for _, p := range t.ports {
+		if p.http2 == want {
+			return t.spoken(p, r)
+		}
+	}
+	if len(t.ports) > 0 {
+		return t.spoken(t.ports[0], r)
+	}
+	return port{}
+}
+
+// spoken speaks HTTP/2 to a port also where only the request tells that it must.
+func (t *target) spoken(p port, r *http.Request) port {
+	p.http2 = p.http2 && r.ProtoMajor >= 2 || isGRPC(r)
+	return p
+}
+
+func isGRPC(r *http.Request) bool {
+	return strings.HasPrefix(r.Header.Get("Content-Type"), "application/grpc")
+}

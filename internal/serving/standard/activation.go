@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package standard
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/modelplane/modelplane/api/serving/v1beta1"
+	"github.com/modelplane/modelplane/internal/engine"
+	"github.com/modelplane/modelplane/internal/serving/activation"
+	"github.com/modelplane/modelplane/internal/serving/ingress"
+	"github.com/modelplane/modelplane/internal/serving/resolve"
+	"github.com/modelplane/modelplane/internal/serving/workload"
+)
+
+// activate decides which components are scaled by their traffic. One that is no longer to be scaled so goes on until it has
+// pods that answer.
+func (p *planner) activate() {
+	if p.cfg.Autoscaler.Activator == "" {
+		return
+	}
+	for _, c := range p.parts.List() {
+		c.Activation = workload.Activate(c.Part)
+		if c.Activation == nil && p.seen.Led(c.Name) && !p.seen.Available(c.Name) && c.Worker == nil {
+			c.Activation = leaving(c)
+		}
+	}
+}
+
+// lead decides whether requests for a component go through the activator: when the Service of its pods is there, with all
+// that the activator has to know. By then it has heard of it as we have, and no request comes too early.
+func (p *planner) lead(c *resolve.Component, front *frontDoor) {
+	if c.Activation == nil {
+		return
+	}
+	c.Activation.Hosts = p.hostsOf(c, front)
+	known := p.seen.Services[activation.PodsService(c.Name)]
+	c.Led = known != nil && (p.seen.Led(c.Name) || known.Annotations[activation.Annotation] == c.Activation.Encode())
+}
+
+// leaving brings the pods that the next autoscaler begins with.
+func leaving(c *resolve.Component) *activation.Settings {
+	least := max(ptr.Deref(c.Scale.MinReplicas, 1), 1)
+	return &activation.Settings{Metric: activation.Concurrency, Target: 100, Min: least, Max: max(c.Scale.MaxReplicas, least)}
+}
+
+// hostsOf are the names by which the activator knows requests for a component, besides that of its Service: those from
+// outside, and the address of the Service.
+func (p *planner) hostsOf(c *resolve.Component, front *frontDoor) []string {
+	hosts := ingress.HostsOf(front.objects, c.Name)
+	if s := p.seen.Services[c.Name]; s != nil && s.Spec.ClusterIP != "" && s.Spec.ClusterIP != corev1.ClusterIPNone {
+		hosts = append(hosts, s.Spec.ClusterIP)
+	}
+	return hosts
+}
+
+// addActivation adds what the activator knows a component by, and what leads requests there.
+func (p *planner) addActivation(c *resolve.Component) {
+	if c.Activation == nil {
+		return
+	}
+	p.add(engine.Child{Object: workload.PodsService(c.Part)})
+	if !c.Led {
+		return
+	}
+	for _, slice := range workload.ActivatorSlices(c.Part, workload.Service(c.Part, p.cfg), p.seen.Activators) {
+		p.add(engine.Child{Object: slice})
+	}
+}
+
+// strandedAtZero tells that a component was scaled to zero and now has nobody who would bring its pods back: other
+// autoscalers leave nothing alone that has none.
+func (p *planner) strandedAtZero(c *resolve.Component) bool {
+	d := p.seen.Deployments[c.Name]
+	return c.Activation == nil && p.seen.Led(c.Name) && d != nil && d.Spec.Replicas != nil && *d.Spec.Replicas == 0
+}
+
+// ignoredZero says which components keep a pod although they need not.
+func (p *planner) ignoredZero() []string {
+	var out []string
+	for _, c := range p.parts.List() {
+		if c.Activation != nil || c.Scale.MinReplicas == nil || *c.Scale.MinReplicas > 0 || workload.Class(c.Annotations) != workload.ClassHPA || c.Worker != nil {
+			continue
+		}
+		next := "Remove scaleMetric and autoScaling, and the annotation " + v1beta1.AnnotationAutoscalerClass + ", to scale it by its traffic."
+		if p.cfg.Autoscaler.Activator == "" {
+			next = "Let the platform run the activator (docs/scale-to-zero.md), which can."
+		}
+		out = append(out, "The "+string(c.Component)+" keeps one pod in spite of minReplicas: 0, because an HPA cannot do without. "+next)
+	}
+	return out
+}
