@@ -195,6 +195,8 @@ bench: ## Run the benchmarks and check their figures against the expected ranges
 	@for n in $(BENCHPREDICTORS); do echo "==> $$n Predictors"; $(GO) run ./bench/modelmesh -predictors "$$n" -out "dist/bench/predictors-$$n.json" || exit 1; done
 	@echo "==> agent beside a model server"
 	@$(GO) run ./bench/agent
+	@echo "==> what stands between a client and a model"
+	@$(GO) run ./bench/gateway
 	@echo "==> ONNX server"
 	@cd runtimes/onnx && CGO_ENABLED=1 $(GO) run ./bench
 

@@ -89,7 +89,11 @@ func (c cluster) must(program string, args ...string) string {
 
 func (c cluster) up() string {
 	c.Helper()
-	return c.must(c.installer, "--local", c.local, "--dir", c.dir, "--version", *c.version, "--no-gateway")
+	args := []string{"--local", c.local, "--dir", c.dir, "--version", *c.version}
+	if !withGateway() {
+		args = append(args, "--no-gateway")
+	}
+	return c.must(c.installer, args...)
 }
 
 func (c cluster) kubectl(args ...string) (string, error) {

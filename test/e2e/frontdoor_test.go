@@ -46,10 +46,13 @@ const (
 // door is the gateway of the cluster: Envoy, which Envoy Gateway configures.
 type door struct{ cluster }
 
-// wantsGateway leaves these parts out where the cluster has no gateway: they are asked for with MODELPLANE_E2E_GATEWAY=1.
+// withGateway tells whether the cluster is to have a gateway: it is asked for with MODELPLANE_E2E_GATEWAY=1.
+func withGateway() bool { return os.Getenv("MODELPLANE_E2E_GATEWAY") != "" }
+
+// wantsGateway leaves these parts out where the cluster has none.
 func (c cluster) wantsGateway() {
 	c.Helper()
-	if os.Getenv("MODELPLANE_E2E_GATEWAY") == "" {
+	if !withGateway() {
 		c.Skip("what needs a gateway is tried when MODELPLANE_E2E_GATEWAY=1 asks for it")
 	}
 }
