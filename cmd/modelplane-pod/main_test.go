@@ -62,18 +62,19 @@ func TestWrongCallsAreOneLine(t *testing.T) {
 	}
 }
 
-// TestNoKubernetes: what is paid for once per pod brings no Kubernetes client along, and what all programs share no gRPC.
+// TestNoKubernetes: what is paid for once per pod brings no Kubernetes client along, no templates of pages, for whose sake the
+// linker would keep every method of every type, and no profiles; and what all programs share brings no gRPC.
 func TestNoKubernetes(t *testing.T) {
-	for pkg, also := range map[string]string{
-		".": "k8s.io/", "github.com/modelplane/modelplane/internal/process/...": "google.golang.org/grpc",
-		"github.com/modelplane/modelplane/internal/fetch/initializer": "google.golang.org/grpc",
+	for pkg, also := range map[string][]string{
+		".": {"html/template", "net/http/pprof"}, "github.com/modelplane/modelplane/internal/process/...": {"google.golang.org/grpc"},
+		"github.com/modelplane/modelplane/internal/fetch/initializer": {"google.golang.org/grpc"},
 	} {
-		out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", pkg).Output()
+		out, err := exec.CommandContext(t.Context(), "go", "list", "-tags", tags, "-deps", pkg).Output()
 		if err != nil {
 			t.Fatal(err)
 		}
 		for dep := range strings.FieldsSeq(string(out)) {
-			for _, unwanted := range []string{"k8s.io/", "sigs.k8s.io/", "github.com/go-logr/", "helm.sh/", also} {
+			for _, unwanted := range append([]string{"k8s.io/", "sigs.k8s.io/", "github.com/go-logr/", "helm.sh/"}, also...) {
 				if strings.HasPrefix(dep, unwanted) {
 					t.Errorf("%s needs %s", pkg, dep)
 				}
@@ -81,6 +82,9 @@ func TestNoKubernetes(t *testing.T) {
 		}
 	}
 }
+
+// tags are those with which the image is built.
+const tags = "grpcnotrace"
 
 // build makes the program as the image has it, once for all tests.
 var build = sync.OnceValues(func() (string, error) {
@@ -90,7 +94,7 @@ var build = sync.OnceValues(func() (string, error) {
 	}
 	made = dir
 	binary := filepath.Join(dir, "modelplane-pod")
-	command := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w", "-o", binary, ".")
+	command := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-tags", tags, "-ldflags", "-s -w", "-o", binary, ".")
 	command.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := command.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("%w\n%s", err, out)
@@ -154,7 +158,11 @@ func TestIdlesSmall(t *testing.T) {
 	}
 }
 
-func peakKiB(t *testing.T, pid int) (kib int) {
+// peakKiB is the most memory that a process had, residentKiB what it has.
+func peakKiB(t *testing.T, pid int) int     { return statusKiB(t, pid, "VmHWM:") }
+func residentKiB(t *testing.T, pid int) int { return statusKiB(t, pid, "VmRSS:") }
+
+func statusKiB(t *testing.T, pid int, line string) (kib int) {
 	t.Helper()
 	file, err := os.Open(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
@@ -165,9 +173,9 @@ func peakKiB(t *testing.T, pid int) (kib int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, after, found := strings.Cut(string(text), "VmHWM:")
+	_, after, found := strings.Cut(string(text), line)
 	if _, err := fmt.Sscan(after, &kib); !found || err != nil {
-		t.Fatalf("no VmHWM in\n%s", text)
+		t.Fatalf("no %s in\n%s", line, text)
 	}
 	return kib
 }

@@ -3,14 +3,23 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"io"
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/modelplane/modelplane/internal/modelmesh/wire"
 )
 
 // TestAdaptersIdleSmall: the puller, the REST proxy and the agent, which does everything that it can, take little while they
@@ -30,7 +39,7 @@ func TestAdaptersIdleSmall(t *testing.T) {
 			}
 			cmd := exec.CommandContext(t.Context(), binary, args...)
 			cmd.Env = append(os.Environ(), fmt.Sprint(variable, "=", port), "ROOT_MODEL_DIR="+t.TempDir(), "MODELPLANE_MODEL_DIR="+t.TempDir(),
-				"MODELPLANE_SHUTDOWN_DELAY=0s", "MODELPLANE_LOG_LEVEL=error")
+				"MODELPLANE_SHUTDOWN_DELAY=0s", "MODELPLANE_LOG_LEVEL=error", fmt.Sprint("MODELPLANE_METRICS_BIND_ADDRESS=127.0.0.1:", freePort(t)))
 			cmd.Stderr = os.Stderr
 			if err := cmd.Start(); err != nil {
 				t.Fatal(err)
@@ -48,6 +57,111 @@ func TestAdaptersIdleSmall(t *testing.T) {
 				t.Errorf("it ended with %v", err)
 			}
 		})
+	}
+}
+
+// TestMeshIdlesSmall: a mesh without models takes little while it waits, with a real etcd, a runtime and its metrics.
+func TestMeshIdlesSmall(t *testing.T) {
+	binary := built(t)
+	etcd, runtime := startEtcd(t), startRuntime(t)
+	probes, metrics := freePort(t), freePort(t)
+	cmd := exec.CommandContext(t.Context(), binary, "mesh")
+	cmd.Env = append(os.Environ(), "MM_SERVICE_NAME=idle", fmt.Sprintf("KV_STORE=etcd:http://127.0.0.1:%d", etcd), "WKUBE_POD_NAME=idle-0",
+		fmt.Sprint("INTERNAL_GRPC_PORT=", runtime), fmt.Sprint("MM_SVC_GRPC_PORT=", freePort(t)), fmt.Sprint("MM_PEER_PORT=", freePort(t)),
+		fmt.Sprint("MM_PROBE_PORT=", probes), fmt.Sprint("MM_PRESTOP_WAIT_PORT=", freePort(t)), fmt.Sprintf("MM_METRICS=prometheus:port=%d;scheme=http", metrics),
+		"SHUTDOWN_TIMEOUT_MS=0", "MODELPLANE_LOG_LEVEL=error")
+	cmd.Stderr = os.Stderr
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	waitReady(t, fmt.Sprintf("http://127.0.0.1:%d/ready", probes))
+	waitReady(t, fmt.Sprintf("http://127.0.0.1:%d/metrics", metrics))
+	now := residentKiB(t, cmd.Process.Pid)
+	pages := statusKiB(t, cmd.Process.Pid, "RssFile:") // of the program itself, which all pods of a node share
+	t.Logf("the process takes %.1f MiB, %.1f of them pages of the program, and took %.1f MiB at most",
+		float64(now)/1024, float64(pages)/1024, float64(peakKiB(t, cmd.Process.Pid))/1024)
+	if now > most {
+		t.Errorf("that is more than %d MiB", most>>10)
+	}
+	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("it ended with %v", err)
+	}
+}
+
+// startEtcd runs a real one, and tells its port.
+func startEtcd(t *testing.T) int {
+	t.Helper()
+	assets := os.Getenv("KUBEBUILDER_ASSETS")
+	if assets == "" {
+		cache, err := os.UserCacheDir()
+		if err != nil {
+			t.Fatal(err)
+		}
+		assets = filepath.Join(cache, "modelplane", "local", "current")
+	}
+	port := freePort(t)
+	client, peer := fmt.Sprintf("http://127.0.0.1:%d", port), fmt.Sprintf("http://127.0.0.1:%d", freePort(t))
+	cmd := exec.CommandContext(t.Context(), filepath.Join(assets, "etcd"), "--name=one", "--data-dir="+t.TempDir(), "--listen-client-urls="+client,
+		"--advertise-client-urls="+client, "--listen-peer-urls="+peer, "--initial-advertise-peer-urls="+peer, "--initial-cluster=one="+peer,
+		"--log-level=error", "--unsafe-no-fsync")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := cmd.Start(); err != nil {
+		t.Fatalf("this test needs etcd, and %s has none: run `make test`, which builds it once (%v)", assets, err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	return port
+}
+
+// idleRuntime has room for models and is never asked for one.
+type idleRuntime struct {
+	wire.UnimplementedModelRuntimeServer
+}
+
+func (idleRuntime) RuntimeStatus(context.Context, *wire.RuntimeStatusRequest) (*wire.RuntimeStatusResponse, error) {
+	return &wire.RuntimeStatusResponse{
+		Status: wire.RuntimeStatusResponse_READY, CapacityInBytes: 1 << 30, MaxLoadingConcurrency: 4, ModelLoadingTimeoutMs: 90_000, DefaultModelSizeInBytes: 1 << 20,
+	}, nil
+}
+
+func startRuntime(t *testing.T) int {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := grpc.NewServer()
+	wire.RegisterModelRuntimeServer(server, idleRuntime{})
+	go func() { _ = server.Serve(listener) }()
+	t.Cleanup(server.Stop)
+	return listener.Addr().(*net.TCPAddr).Port
+}
+
+// waitReady returns when somebody answers well.
+func waitReady(t *testing.T, url string) {
+	t.Helper()
+	deadline := time.Now().Add(time.Minute)
+	pace := time.NewTicker(50 * time.Millisecond) // nobody asks more often
+	defer pace.Stop()
+	for {
+		<-pace.C
+		answer, err := http.Get(url)
+		if err == nil {
+			_, _ = io.Copy(io.Discard, answer.Body)
+			_ = answer.Body.Close()
+			if answer.StatusCode == http.StatusOK {
+				return
+			}
+			err = errors.New(answer.Status)
+		}
+		if time.Now().After(deadline) {
+			t.Fatal(url, err)
+		}
 	}
 }
 

@@ -33,7 +33,7 @@ func recipe(o options) (string, error) {
 		_, _ = sum.Write(content)
 	}
 	fmt.Fprintf(sum, "%q\n", []string{o.module, o.pkg, o.name, o.version, o.commit, o.date.String(), o.platforms[0].String()})
-	cmd := exec.Command("go", "list", "-trimpath", "-buildvcs=false", "-deps", "-export", "-f", "{{.ImportPath}} {{.BuildID}}", o.pkg)
+	cmd := exec.Command("go", "list", "-trimpath", "-buildvcs=false", "-tags", o.tags(), "-deps", "-export", "-f", "{{.ImportPath}} {{.BuildID}}", o.pkg)
 	cmd.Dir, cmd.Env = o.module, append(os.Environ(), o.platforms[0].environment()...)
 	cmd.Stdout, cmd.Stderr = sum, os.Stderr
 	if err := cmd.Run(); err != nil {

@@ -16,6 +16,9 @@ const (
 	binaryPackage  = "./cmd/modelplane"
 	podPackage     = "./cmd/modelplane-pod"
 	versionPackage = "github.com/modelplane/modelplane/internal/version"
+	// podTags leaves gRPC's pages of requests out. They would bring templates along, for whose sake the linker keeps every
+	// method of every type, and so memory of every pod.
+	podTags = "grpcnotrace"
 )
 
 // compile builds the static binary for a platform. The toolchain's own stamp of the repository is left out, because it
@@ -27,7 +30,7 @@ func compile(o options, p platform, into string) error {
 	}
 	ldflags := fmt.Sprintf("-s -w -buildid= -X %[1]s.version=%[2]s -X %[1]s.commit=%[3]s -X %[1]s.date=%[4]s",
 		versionPackage, o.version, o.commit, date)
-	cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags", ldflags, "-o", into, o.pkg)
+	cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-tags", o.tags(), "-ldflags", ldflags, "-o", into, o.pkg)
 	cmd.Dir, cmd.Env = o.module, append(os.Environ(), p.environment()...)
 	cmd.Stderr = os.Stderr
 	fmt.Fprintf(os.Stderr, "building %s for %s\n", o.pkg, p)
@@ -35,6 +38,14 @@ func compile(o options, p platform, into string) error {
 		return fmt.Errorf("build %s for %s: %w", o.pkg, p, err)
 	}
 	return nil
+}
+
+// tags with which a program is built; none for most.
+func (o options) tags() string {
+	if o.pkg == podPackage {
+		return podTags
+	}
+	return ""
 }
 
 func (p platform) environment() []string {

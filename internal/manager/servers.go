@@ -26,6 +26,7 @@ import (
 
 	"github.com/modelplane/modelplane/internal/admission"
 	"github.com/modelplane/modelplane/internal/process"
+	"github.com/modelplane/modelplane/internal/process/profiles"
 )
 
 // drainingServer is the webhook server with a soft end. An API server keeps its connections open and sends the next
@@ -152,7 +153,7 @@ func addServers(mgr ctrl.Manager, opts Options, health process.Health, get getCe
 	log := slog.New(logr.ToSlogHandler(opts.Log))
 	servers := []process.Server{
 		{Name: "health (--health-probe-bind-address)", Address: opts.HealthAddress, Handler: health.Handler(log)},
-		{Name: "profiles (--profiling-bind-address)", Address: opts.ProfilingAddress, Handler: process.Profiles(), Limits: process.Limits{Write: -1}},
+		{Name: "profiles (--profiling-bind-address)", Address: opts.ProfilingAddress, Handler: profiles.Handler(), Limits: process.Limits{Write: -1}},
 	}
 	if !process.Off(opts.MetricsAddress) {
 		metrics, err := metricsServer(mgr, opts, get, log)

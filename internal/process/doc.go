@@ -17,7 +17,7 @@
 //		Aside: []process.Server{
 //			{Name: "health", Address: ":8081", Handler: health.Handler(log)},
 //			{Name: "metrics", Address: ":9443", Handler: process.Metrics(registry, mayScrape, log), TLS: …},
-//			{Name: "profiling", Address: profiling, Handler: process.Profiles(), Limits: process.Limits{Write: -1}},
+//			{Name: "profiling", Address: profiling, Handler: profiles.Handler(), Limits: process.Limits{Write: -1}},
 //		},
 //		Delay: 5 * time.Second, Timeout: 25 * time.Second,
 //	}.Run(ctx)

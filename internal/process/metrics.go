@@ -29,7 +29,10 @@ func (r *Refusal) Error() string { return r.Message }
 // refusal is no news: anyone could fill the log.
 func Metrics(from prometheus.Gatherer, may Authorizer, log *slog.Logger) http.Handler {
 	const atOnce = 4
-	show := promhttp.HandlerFor(from, promhttp.HandlerOpts{ErrorHandling: promhttp.HTTPErrorOnError, MaxRequestsInFlight: atOnce})
+	show := promhttp.HandlerFor(from, promhttp.HandlerOpts{
+		ErrorHandling: promhttp.HTTPErrorOnError, MaxRequestsInFlight: atOnce,
+		DisableCompression: true, // it would take more memory, for as long as somebody scrapes, than the smallest programs have besides
+	})
 	mux := http.NewServeMux()
 	mux.Handle("/metrics", guarded(show, may, log))
 	return mux

@@ -78,6 +78,10 @@ func (r *running) open() error {
 			return nil
 		}
 		listener, err := s.Listen()
+		if err != nil && s.Dispensable {
+			r.Log.Warn("An address cannot be opened; the program goes on without", "what", s.Name, "err", err.Error())
+			return nil
+		}
 		if err != nil {
 			return err
 		}

@@ -17,6 +17,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/modelplane/modelplane/internal/process/profiles"
 )
 
 const patience = 30 * time.Second
@@ -335,7 +337,7 @@ func TestProfiling(t *testing.T) {
 		t.Error(err)
 	}
 	api := address(t)
-	start(t, Program{Aside: []Server{{Name: "profiles", Address: api, Handler: Profiles()}}})
+	start(t, Program{Aside: []Server{{Name: "profiles", Address: api, Handler: profiles.Handler()}}})
 	if code := status(t, "http://"+api+"/debug/pprof/"); code != http.StatusOK {
 		t.Errorf("profiles: %d", code)
 	}

@@ -51,6 +51,8 @@ type Server struct {
 	// H2C lets clients speak HTTP/2 without TLS, as those of gRPC do.
 	H2C    bool
 	Limits Limits
+	// Dispensable is for a server without which the program is still of use: an address that cannot be opened is told of.
+	Dispensable bool
 }
 
 // http is what serves the address.

@@ -5,10 +5,12 @@ package process
 import (
 	"bytes"
 	"crypto/tls"
+	"encoding/pem"
 	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 )
@@ -92,10 +94,23 @@ func (c *Certificate) read() error {
 	if c.pair != nil && bytes.Equal(certPEM, c.certPEM) && bytes.Equal(keyPEM, c.keyPEM) {
 		return nil
 	}
+	if locked(keyPEM) {
+		return fmt.Errorf("%s is a key with a passphrase, which is not supported; replace it with one that has none", c.keyFile)
+	}
 	pair, err := tls.X509KeyPair(certPEM, keyPEM)
 	if err != nil { // says nothing of the key
 		return fmt.Errorf("%s and %s cannot be read or do not belong together; replace both at once", c.certFile, c.keyFile)
 	}
 	c.pair, c.certPEM, c.keyPEM = &pair, certPEM, keyPEM
 	return nil
+}
+
+// locked tells whether a key can be read with a passphrase only.
+func locked(keyPEM []byte) bool {
+	for block, rest := pem.Decode(keyPEM); block != nil; block, rest = pem.Decode(rest) {
+		if block.Type == "ENCRYPTED PRIVATE KEY" || strings.Contains(block.Headers["Proc-Type"], "ENCRYPTED") {
+			return true
+		}
+	}
+	return false
 }

@@ -91,3 +91,18 @@ func TestCertificateIsReadAgain(t *testing.T) {
 	now = now.Add(reread)
 	serial(3)
 }
+
+// TestKeyWithPassphrase: a key that nobody can read here is told from one that is broken.
+func TestKeyWithPassphrase(t *testing.T) {
+	for name, block := range map[string]*pem.Block{
+		"PKCS 8": {Type: "ENCRYPTED PRIVATE KEY", Bytes: []byte("locked")},
+		"older":  {Type: "RSA PRIVATE KEY", Headers: map[string]string{"Proc-Type": "4,ENCRYPTED", "DEK-Info": "AES-256-CBC,00"}, Bytes: []byte("locked")},
+	} {
+		dir := t.TempDir()
+		issue(t, dir, 1)
+		put(t, dir, "tls.key", pem.EncodeToMemory(block))
+		if _, err := LoadCertificate(dir, slog.Default()); err == nil || !strings.Contains(err.Error(), "is a key with a passphrase") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
