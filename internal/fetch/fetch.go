@@ -231,7 +231,7 @@ func named(items []transfer.Item, as string) []transfer.Item {
 
 func (r *run) all(ctx context.Context, client *transfer.Client, items []transfer.Item, into *dest.Dir, unpacked bool) error {
 	if len(items) == 0 {
-		return errors.New("it has no files; check the path")
+		return errNoFiles
 	}
 	var total int64
 	for _, item := range items {

@@ -59,13 +59,14 @@ func NewCommand() *cobra.Command {
 	set := c.Flags()
 	set.IntVar(&f.settings.Pulls, "pulls", 4, "models that are fetched at the same time")
 	set.IntVar(&f.settings.Parallel, "parallel", 4, "requests that are under way at the same time for one model")
+	set.StringVar(&f.settings.Metrics, "metrics-bind-address", ":11881", "where /metrics is shown, to whoever reaches it; 0: nowhere")
 	set.StringVar(&f.log.Level, "log-level", "info", "debug, info, warn or error")
 	set.StringVar(&f.log.Format, "log-format", "json", "json or text")
 	return c
 }
 
 func (f *flags) check() error {
-	pulls, parallel := f.settings.Pulls, f.settings.Parallel
+	pulls, parallel, metrics := f.settings.Pulls, f.settings.Parallel, f.settings.Metrics
 	if pulls < 1 || pulls > 256 || parallel < 1 || parallel > 256 {
 		return errors.New("--pulls and --parallel must be from 1 to 256")
 	}
@@ -73,7 +74,7 @@ func (f *flags) check() error {
 	if f.settings, err = readSettings(os.Getenv); err != nil {
 		return err
 	}
-	f.settings.Pulls, f.settings.Parallel = pulls, parallel
+	f.settings.Pulls, f.settings.Parallel, f.settings.Metrics = pulls, parallel, metrics
 	f.handler, err = process.NewLogHandler(os.Stderr, f.log)
 	return err
 }
@@ -107,9 +108,22 @@ func Serve(ctx context.Context, s Settings, listener net.Listener, log *slog.Log
 	server := grpc.NewServer(grpc.MaxConcurrentStreams(calls), grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{
 		MinTime: 5 * time.Second, PermitWithoutStream: true,
 	}))
-	wire.RegisterModelRuntimeServer(server, New(s, wire.NewModelRuntimeClient(connection), options, log))
+	puller := New(s, wire.NewModelRuntimeClient(connection), options, log)
+	wire.RegisterModelRuntimeServer(server, puller)
 	healthpb.RegisterHealthServer(server, health.NewServer())
 	log.Info("Serving", "what", "the mesh", "address", listener.Addr().String(), "runtime", s.Endpoint)
+	return process.Program{
+		Log: log,
+		Aside: []process.Server{{
+			Name: "metrics (--metrics-bind-address)", Address: s.Metrics, Handler: process.Metrics(puller.metrics.registry, nil, log), Dispensable: true,
+		}},
+		Tasks:   []func(context.Context) error{func(ctx context.Context) error { return answer(ctx, server, listener) }},
+		Timeout: endTime + time.Second,
+	}.Run(ctx)
+}
+
+// answer serves until the context ends, and then what is under way, for a while.
+func answer(ctx context.Context, server *grpc.Server, listener net.Listener) error {
 	failed := make(chan error, 1)
 	go func() { failed <- server.Serve(listener) }()
 	select {
@@ -117,7 +131,6 @@ func Serve(ctx context.Context, s Settings, listener net.Listener, log *slog.Log
 		return fmt.Errorf("serve the mesh: %w", err)
 	case <-ctx.Done():
 	}
-	log.Info("Asked to stop")
 	timer := time.AfterFunc(endTime, server.Stop)
 	defer timer.Stop()
 	server.GracefulStop()

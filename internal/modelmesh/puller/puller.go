@@ -14,7 +14,9 @@ import (
 	"log/slog"
 	"time"
 
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
 	"github.com/modelplane/modelplane/internal/fetch"
@@ -31,6 +33,7 @@ type Puller struct {
 	fetch   fetch.Options
 	turns   turns
 	pulls   chan struct{} // how many at a time
+	metrics *metrics
 	log     *slog.Logger
 }
 
@@ -46,6 +49,7 @@ func New(s Settings, runtime wire.ModelRuntimeClient, options fetch.Options, log
 		files:   folder(s.RootModelDir),
 		fetch:   options,
 		pulls:   make(chan struct{}, max(s.Pulls, 1)),
+		metrics: newMetrics(folder(s.RootModelDir)),
 		log:     log,
 	}
 }
@@ -67,7 +71,9 @@ func (p *Puller) LoadModel(ctx context.Context, request *wire.LoadModelRequest) 
 		p.tidy(name)
 		return nil, failure(ctx, err)
 	}
+	began := time.Now()
 	response, err := p.runtime.LoadModel(ctx, forward)
+	p.metrics.load(began, err)
 	if err != nil {
 		p.undo(ctx, request.GetModelId(), name)
 		return nil, ofRuntime(err)
@@ -76,7 +82,15 @@ func (p *Puller) LoadModel(ctx context.Context, request *wire.LoadModelRequest) 
 }
 
 // pull brings the files and says how the runtime is to be asked for them.
-func (p *Puller) pull(ctx context.Context, request *wire.LoadModelRequest, name string) (*wire.LoadModelRequest, error) {
+func (p *Puller) pull(ctx context.Context, request *wire.LoadModelRequest, name string) (out *wire.LoadModelRequest, err error) {
+	began, kind, size := time.Now(), unknown, int64(0)
+	defer func() {
+		if err != nil {
+			p.metrics.pull(kind, began, 0, failure(ctx, err))
+			return
+		}
+		p.metrics.pull(kind, began, size, nil)
+	}()
 	key, err := readKey(request.GetModelKey())
 	if err != nil {
 		return nil, err
@@ -85,12 +99,12 @@ func (p *Puller) pull(ctx context.Context, request *wire.LoadModelRequest, name 
 	if err != nil {
 		return nil, err
 	}
-	select {
-	case p.pulls <- struct{}{}:
-		defer func() { <-p.pulls }()
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
+	kind = order.kind
+	done, err := p.turnToPull(ctx)
+	if err != nil {
+		return nil, err
 	}
+	defer done()
 	if err := p.files.remove(name); err != nil {
 		return nil, err
 	}
@@ -102,13 +116,30 @@ func (p *Puller) pull(ctx context.Context, request *wire.LoadModelRequest, name 
 		return nil, err
 	}
 	path, schema := order.places(dir)
-	text, err := key.forRuntime(schema, diskSize(path))
+	onDisk := diskSize(path)
+	text, err := key.forRuntime(schema, onDisk)
 	if err != nil {
 		return nil, err
+	}
+	if order.claim == "" { // what is linked was not brought
+		size = onDisk
 	}
 	return &wire.LoadModelRequest{
 		ModelId: request.GetModelId(), ModelType: request.GetModelType(), ModelPath: path, ModelKey: text,
 	}, nil
+}
+
+// turnToPull waits until few enough others fetch. What it returns ends the turn.
+func (p *Puller) turnToPull(ctx context.Context) (func(), error) {
+	p.metrics.waiting.Inc()
+	defer p.metrics.waiting.Dec()
+	select {
+	case p.pulls <- struct{}{}:
+		p.metrics.underWay.Inc()
+		return func() { p.metrics.underWay.Dec(); <-p.pulls }, nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
 }
 
 // undo takes back a load that the runtime did not finish. A runtime that still reads files when nobody waits for it any
@@ -153,9 +184,34 @@ func (p *Puller) UnloadModel(ctx context.Context, request *wire.UnloadModelReque
 	return &wire.UnloadModelResponse{}, nil
 }
 
-// PredictModelSize is for the runtime to say.
+// headerCheck is with the question of a mesh that has no room for a model now and wants to know whether it is there at all.
+// An answer that says why it is not has it, too: other errors of that method mean nothing.
+const headerCheck = "mm-check"
+
+// PredictModelSize is for the runtime to say. The storage is looked at only when the mesh wants to know.
 func (p *Puller) PredictModelSize(ctx context.Context, request *wire.PredictModelSizeRequest) (*wire.PredictModelSizeResponse, error) {
+	if asked, _ := metadata.FromIncomingContext(ctx); len(asked.Get(headerCheck)) > 0 {
+		if err := p.find(ctx, request); err != nil {
+			if ctx.Err() == nil {
+				_ = grpc.SetTrailer(ctx, metadata.Pairs(headerCheck, "failed")) // fails only when the answer is sent already
+			}
+			return nil, failure(ctx, err)
+		}
+	}
 	return p.runtime.PredictModelSize(ctx, request)
+}
+
+// find looks whether a model's files are there.
+func (p *Puller) find(ctx context.Context, request *wire.PredictModelSizeRequest) error {
+	key, err := readKey(request.GetModelKey())
+	if err != nil {
+		return err
+	}
+	order, err := p.store.order(key, request.GetModelPath())
+	if err != nil {
+		return err
+	}
+	return order.find(ctx, p.fetch)
 }
 
 // ModelSize is for the runtime to say.

@@ -6,8 +6,11 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"io"
 	"log/slog"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -19,11 +22,13 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
 	"github.com/modelplane/modelplane/internal/fetch"
 	"github.com/modelplane/modelplane/internal/fetch/transfer"
 	"github.com/modelplane/modelplane/internal/modelmesh/wire"
+	"github.com/modelplane/modelplane/internal/process"
 )
 
 // hush stands for secrets; no status, no log line and nothing that the runtime sees may contain it.
@@ -107,8 +112,9 @@ type scene struct {
 	runtime *runtime
 	mesh    wire.ModelRuntimeClient
 	Settings
-	env map[string]string
-	log *lockedBuffer
+	env    map[string]string
+	log    *lockedBuffer
+	puller *Puller
 }
 
 type lockedBuffer struct {
@@ -148,8 +154,8 @@ func newScene(t *testing.T) *scene {
 		c.Attempts = 2
 		c.Pause = func(ctx context.Context, _ time.Duration) error { return ctx.Err() }
 	}}
-	puller := New(s.Settings, wire.NewModelRuntimeClient(behind), options, slog.New(slog.NewJSONHandler(s.log, nil)))
-	s.mesh = wire.NewModelRuntimeClient(serve(t, puller))
+	s.puller = New(s.Settings, wire.NewModelRuntimeClient(behind), options, slog.New(slog.NewJSONHandler(s.log, nil)))
+	s.mesh = wire.NewModelRuntimeClient(serve(t, s.puller))
 	t.Cleanup(func() {
 		if text := s.log.text(); strings.Contains(text, hush) {
 			t.Errorf("a secret is in the log: %s", text)
@@ -414,6 +420,83 @@ func TestNobodyThere(t *testing.T) {
 	}
 	if left := s.left(t); len(left) > 0 {
 		t.Errorf("left %v", left)
+	}
+}
+
+// TestFinds: a mesh that only wants to know whether a model is there is told, in the words of a load; nothing is fetched, and
+// the runtime hears nothing of a model that is not there.
+func TestFinds(t *testing.T) {
+	s := claimScene(t)
+	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodHead {
+			t.Errorf("%s %s", r.Method, r.URL)
+		}
+		if r.URL.Path != "/iris.onnx" {
+			http.NotFound(w, r)
+		}
+	}))
+	defer web.Close()
+	webKey := `{"storage_params":{"type":"http","url":"` + web.URL + `"}}`
+	for _, c := range []struct{ path, key, want string }{
+		{"iris", claimKey, ""},
+		{"tulips", claimKey, "Cannot find tulips in the claim data; check the path."},
+		{"iris", strings.Replace(claimKey, "{", `{"schema_path":"nowhere",`, 1), "Cannot find nowhere in the claim data; check the path."},
+		{"iris", `{"storage_key":"nobody"}`, `The storage secret has no entry "nobody"; add it, or correct the key of the model's storage.`},
+		{"iris.onnx", webKey, ""},
+		{"tulips.onnx", webKey, "it does not exist (404)"},
+	} {
+		var trailer metadata.MD
+		request := &wire.PredictModelSizeRequest{ModelId: "m", ModelPath: c.path, ModelKey: c.key}
+		_, err := s.mesh.PredictModelSize(metadata.AppendToOutgoingContext(t.Context(), headerCheck, "true"), request, grpc.Trailer(&trailer))
+		if c.want == "" {
+			if status.Code(err) != codes.Unimplemented { // the runtime's own answer
+				t.Errorf("%s: %v", c.path, err)
+			}
+			continue
+		}
+		if status.Code(err) != codes.FailedPrecondition || !strings.Contains(err.Error(), c.want) || len(trailer.Get(headerCheck)) == 0 {
+			t.Errorf("%s: %v with %v", c.path, err, trailer)
+		}
+		if _, err := s.mesh.PredictModelSize(t.Context(), request); status.Code(err) != codes.Unimplemented {
+			t.Errorf("%s is looked for although nobody asked: %v", c.path, err)
+		}
+	}
+	if left := s.left(t); len(left) > 0 || len(s.runtime.loads) > 0 {
+		t.Errorf("left %v, loaded %v", left, s.runtime.loads)
+	}
+}
+
+// TestMetrics: pulls are told of by storage and by how they ended.
+func TestMetrics(t *testing.T) {
+	s := claimScene(t)
+	for _, path := range []string{"iris", "tulips"} {
+		_, _ = s.mesh.LoadModel(t.Context(), &wire.LoadModelRequest{ModelId: path, ModelPath: path, ModelKey: claimKey})
+	}
+	_, _ = s.mesh.LoadModel(t.Context(), &wire.LoadModelRequest{ModelId: "x", ModelPath: "x", ModelKey: `{"storage_params":{"type":"tape"}}`})
+	front := httptest.NewServer(process.Metrics(s.puller.metrics.registry, nil, slog.New(slog.DiscardHandler)))
+	defer front.Close()
+	answer, err := http.Get(front.URL + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		`modelplane_mesh_puller_pull_duration_seconds_count{code="OK",storage="pvc"} 1`,
+		`modelplane_mesh_puller_pull_duration_seconds_count{code="FailedPrecondition",storage="pvc"} 1`,
+		`modelplane_mesh_puller_pull_duration_seconds_count{code="InvalidArgument",storage="unknown"} 1`,
+		`modelplane_mesh_puller_load_duration_seconds_count{code="OK"} 1`,
+		"modelplane_mesh_puller_models 1", "modelplane_mesh_puller_pulls_under_way 0", "modelplane_mesh_puller_pulls_waiting 0",
+	} {
+		if !strings.Contains(string(text), want) {
+			t.Errorf("metrics do not have %s", want)
+		}
+	}
+	if strings.Contains(string(text), "tape") {
+		t.Error("a label has what somebody wrote")
 	}
 }
 

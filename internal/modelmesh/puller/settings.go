@@ -19,6 +19,8 @@ type Settings struct {
 	RootModelDir, StorageConfigDir, ClaimsDir string
 	// Pulls is how many models are fetched at a time, and Parallel how many requests one of them has under way.
 	Pulls, Parallel int
+	// Metrics is where they are shown; nowhere when it is empty or 0.
+	Metrics string
 }
 
 // readSettings takes the variables that the known puller takes, with its defaults.

@@ -32,6 +32,7 @@ const defaultEntry = "default"
 
 // order is one model to bring, and what its files are to be called.
 type order struct {
+	kind          string // of storage
 	model, schema string // addresses; for a claim, paths in it
 	as, schemaAs  string
 	env           func(string) string
@@ -60,13 +61,21 @@ func (s storage) order(k *key, at string) (*order, error) {
 	if !ok || kind == "" {
 		return nil, mistakef("the model does not say where it is stored; set the key of an entry of the storage secret, or the parameter type")
 	}
-	o := &order{as: lastName(at, "_model")}
+	o := &order{kind: shownKind(kind), as: lastName(at, "_model")}
 	if k.schema != "" {
 		if o.schemaAs = lastName(k.schema, "_schema.json"); o.schemaAs == o.as {
 			o.schemaAs = "_schema.json"
 		}
 	}
 	return o, s.fill(o, kind, entry, at, k.schema)
+}
+
+// shownKind keeps words that mean nothing out of metrics.
+func shownKind(kind string) string {
+	if _, known := kinds[kind]; known || kind == "pvc" {
+		return kind
+	}
+	return unknown
 }
 
 // fill sets addresses and variables by the kind of storage.
@@ -200,6 +209,23 @@ func (o *order) bring(ctx context.Context, dir string, options fetch.Options) er
 	return fetch.Run(ctx, pairs, options)
 }
 
+// find looks whether what bring would fetch is there.
+func (o *order) find(ctx context.Context, options fetch.Options) error {
+	if o.claim != "" {
+		return o.inClaim(func(string, string) error { return nil })
+	}
+	options.Env = o.env
+	for _, source := range []string{o.model, o.schema} {
+		if source == "" {
+			continue
+		}
+		if err := fetch.Find(ctx, source, options); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // places are where the model and its schema are afterwards; without one, the latter is empty.
 func (o *order) places(dir string) (model, schema string) {
 	if o.schemaAs != "" {
@@ -225,6 +251,16 @@ func (s storage) fromClaim(o *order, name, at, schema string) error {
 
 // link makes the model's directory lead into the claim.
 func (o *order) link(dir string) error {
+	return o.inClaim(func(inside, as string) error {
+		if err := os.Symlink(filepath.Join(o.claim, inside), filepath.Join(dir, as)); err != nil {
+			return fmt.Errorf("the model cannot be linked: %w", linkReason(err))
+		}
+		return nil
+	})
+}
+
+// inClaim visits the model and its schema in the claim, which must be there.
+func (o *order) inClaim(visit func(inside, as string) error) error {
 	root, err := os.OpenRoot(o.claim)
 	if err != nil {
 		return fmt.Errorf("the claim %s cannot be opened: %w", o.claimName, reason(err))
@@ -238,8 +274,8 @@ func (o *order) link(dir string) error {
 		if _, err := root.Stat(inside); err != nil {
 			return o.missing(one.at, err)
 		}
-		if err := os.Symlink(filepath.Join(o.claim, inside), filepath.Join(dir, one.as)); err != nil {
-			return fmt.Errorf("the model cannot be linked: %w", linkReason(err))
+		if err := visit(inside, one.as); err != nil {
+			return err
 		}
 	}
 	return nil
