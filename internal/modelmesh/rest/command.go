@@ -31,6 +31,7 @@ type options struct {
 	maxRequests    int
 	clientTimeout  time.Duration
 	delay, timeout time.Duration
+	metrics        string
 }
 
 type flags struct {
@@ -62,6 +63,7 @@ func NewCommand() *cobra.Command {
 	set.DurationVar(&f.clientTimeout, "client-timeout", 30*time.Second, "how long a client may take to read a piece of its answer")
 	set.DurationVar(&f.delay, "shutdown-delay", 5*time.Second, "how long requests are still taken after SIGTERM, until everybody knows that this replica goes")
 	set.DurationVar(&f.timeout, "shutdown-timeout", 30*time.Second, "how long the end may take, with that delay")
+	set.StringVar(&f.metrics, "metrics-bind-address", ":11882", "where /metrics is shown, to whoever reaches it; 0: nowhere")
 	set.StringVar(&f.log.Level, "log-level", "info", "debug, info, warn or error")
 	set.StringVar(&f.log.Format, "log-format", "json", "json or text")
 	return c
@@ -119,6 +121,7 @@ func (o options) serve(ctx context.Context, address string, log *slog.Logger) er
 		mesh: pb.NewGRPCInferenceServiceClient(connection), connection: connection,
 		budget:     openinference.NewBudget(o.maxPending, texts*int64(o.MaxMessage)),
 		maxMessage: o.MaxMessage, places: make(chan struct{}, o.maxRequests), clientTimeout: o.clientTimeout, stopping: process.Stopping(ctx),
+		metrics: newMetrics(),
 	}
 	return process.Program{
 		Log: log,
@@ -126,6 +129,9 @@ func (o options) serve(ctx context.Context, address string, log *slog.Logger) er
 			Name: "rest", Address: address, Handler: proxy.Handler(), TLS: config,
 			// Bodies are bounded by the budget, and answers by how fast a client reads them: a model may take its time.
 			Limits: process.Limits{Read: 2 * time.Minute, Write: -1, Body: -1},
+		}},
+		Aside: []process.Server{{
+			Name: "metrics (--metrics-bind-address)", Address: o.metrics, Handler: process.Metrics(proxy.metrics.registry, nil, log), Dispensable: true,
 		}},
 		Delay: o.delay, Timeout: o.timeout,
 	}.Run(ctx)
@@ -141,13 +147,13 @@ func (o options) connect(certificate *process.Certificate, log *slog.Logger) (*g
 		}
 		transport = credentials.NewTLS(config)
 	}
-	connection, err := grpc.NewClient("localhost:"+strconv.Itoa(o.MeshPort),
+	connection, err := grpc.NewClient("localhost:"+strconv.Itoa(o.MeshPort), append(withReasons(),
 		grpc.WithTransportCredentials(transport),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(o.MaxMessage), grpc.MaxCallSendMsgSize(o.MaxMessage)),
 		grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff:           backoff.Config{BaseDelay: 200 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second},
 			MinConnectTimeout: 2 * time.Second,
-		}))
+		}))...)
 	if err != nil {
 		return nil, fmt.Errorf("prepare the connection to the mesh: %w", err)
 	}

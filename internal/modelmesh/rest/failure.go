@@ -6,12 +6,15 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"net/http"
 	"strconv"
 	"strings"
 	"unicode/utf8"
 
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
 	"github.com/modelplane/modelplane/internal/openinference"
@@ -70,6 +73,64 @@ const longestText = 4 << 10
 // unconnected is how gRPC begins when it has no connection.
 const unconnected = "connection error: desc = "
 
+// told is an error for which neither the request nor the mesh is at fault, as the mesh says beside it: the model cannot be
+// loaded, or nobody may have it.
+type told struct {
+	error
+	after int // seconds until the model is tried again; 0 when the mesh does not know
+}
+
+// Unwrap leads to the status.
+func (t *told) Unwrap() error { return t.error }
+
+// What the mesh says of an error, beside its status.
+const (
+	trailerReason = "mm-reason"
+	trailerRetry  = "mm-retry-after"
+)
+
+// withReason looks at what came with an error.
+func withReason(err error, trailer metadata.MD) error {
+	if err == nil || len(trailer.Get(trailerReason)) == 0 {
+		return err
+	}
+	out := &told{error: err}
+	if after := trailer.Get(trailerRetry); len(after) > 0 {
+		out.after, _ = strconv.Atoi(after[0]) // 0 is as good as nothing
+	}
+	return out
+}
+
+// withReasons has errors of all calls carry what the mesh says beside them.
+func withReasons() []grpc.DialOption {
+	return []grpc.DialOption{
+		grpc.WithChainUnaryInterceptor(func(ctx context.Context, method string, question, answer any, to *grpc.ClientConn, next grpc.UnaryInvoker, options ...grpc.CallOption) error {
+			var trailer metadata.MD
+			err := next(ctx, method, question, answer, to, append(options, grpc.Trailer(&trailer))...)
+			return withReason(err, trailer)
+		}),
+		grpc.WithChainStreamInterceptor(func(ctx context.Context, kind *grpc.StreamDesc, to *grpc.ClientConn, method string, next grpc.Streamer, options ...grpc.CallOption) (grpc.ClientStream, error) {
+			stream, err := next(ctx, kind, to, method, options...)
+			if err != nil {
+				return nil, err
+			}
+			return &reasoned{stream}, nil
+		}),
+	}
+}
+
+// reasoned is a stream whose errors carry what the mesh says beside them.
+type reasoned struct{ grpc.ClientStream }
+
+// RecvMsg is where errors of a stream are seen.
+func (r *reasoned) RecvMsg(message any) error {
+	err := r.ClientStream.RecvMsg(message)
+	if err == nil || errors.Is(err, io.EOF) {
+		return err
+	}
+	return withReason(err, r.Trailer())
+}
+
 // explain turns an error into a status of HTTP and a body.
 func explain(err error) (int, problem) {
 	if own, ok := errors.AsType[*openinference.Error](err); ok {
@@ -78,6 +139,10 @@ func explain(err error) (int, problem) {
 	}
 	if errors.Is(err, context.Canceled) {
 		err = status.Error(codes.Canceled, "the client went away")
+	}
+	about, modelAtFault := errors.AsType[*told](err)
+	if modelAtFault {
+		err = about.error
 	}
 	s := status.Convert(err)
 	text := s.Message()
@@ -95,7 +160,10 @@ func explain(err error) (int, problem) {
 		text = text[:cut] + "…"
 	}
 	code, ok := statuses[s.Code()]
-	if !ok {
+	switch {
+	case modelAtFault:
+		code = http.StatusServiceUnavailable
+	case !ok:
 		code = http.StatusInternalServerError
 	}
 	return code, problem{text, int(s.Code()), text}
@@ -105,7 +173,11 @@ func explain(err error) (int, problem) {
 func fail(w http.ResponseWriter, err error) {
 	code, what := explain(err)
 	if code == http.StatusTooManyRequests || code == http.StatusServiceUnavailable {
-		w.Header().Set("Retry-After", "1")
+		after := 1
+		if about, ok := errors.AsType[*told](err); ok && about.after > 0 {
+			after = about.after
+		}
+		w.Header().Set("Retry-After", strconv.Itoa(after))
 	}
 	reply(w, code, what)
 }

@@ -42,6 +42,7 @@ type Proxy struct {
 	// clientTimeout is how long a client may take to read a piece of its answer.
 	clientTimeout time.Duration
 	stopping      process.Check
+	metrics       *metrics
 }
 
 // Handler answers requests.
@@ -53,11 +54,18 @@ func (p *Proxy) Handler() http.Handler {
 	})
 	mux.HandleFunc("GET /v2/health/ready", p.ready)
 	for _, path := range []string{"/v2/models/{model}", "/v2/models/{model}/versions/{version}"} {
-		mux.HandleFunc("GET "+path, p.placed(p.modelMetadata))
-		mux.HandleFunc("GET "+path+"/ready", p.placed(p.modelReady))
-		mux.HandleFunc("POST "+path+"/infer", p.placed(p.infer))
-		mux.HandleFunc("POST "+path+"/generate", p.placed(func(w http.ResponseWriter, r *http.Request) { p.generate(w, r, false) }))
-		mux.HandleFunc("POST "+path+"/generate_stream", p.placed(func(w http.ResponseWriter, r *http.Request) { p.generate(w, r, true) }))
+		for _, one := range []struct {
+			pattern, name string
+			handler       http.HandlerFunc
+		}{
+			{"GET " + path, "metadata", p.modelMetadata},
+			{"GET " + path + "/ready", "ready", p.modelReady},
+			{"POST " + path + "/infer", "infer", p.infer},
+			{"POST " + path + "/generate", "generate", func(w http.ResponseWriter, r *http.Request) { p.generate(w, r, false) }},
+			{"POST " + path + "/generate_stream", "generate_stream", func(w http.ResponseWriter, r *http.Request) { p.generate(w, r, true) }},
+		} {
+			mux.HandleFunc(one.pattern, p.metrics.counted(one.name, p.placed(one.handler)))
+		}
 	}
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		fail(w, &openinference.Error{Kind: openinference.NotFound, Message: r.Method + " " + r.URL.Path +

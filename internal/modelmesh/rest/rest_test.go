@@ -30,6 +30,7 @@ import (
 	"github.com/modelplane/modelplane/internal/openinference"
 	"github.com/modelplane/modelplane/internal/openinference/body"
 	pb "github.com/modelplane/modelplane/internal/openinference/inferencepb"
+	"github.com/modelplane/modelplane/internal/process"
 )
 
 // mesh answers with what it was asked: outputs are the inputs, typed or raw as these came.
@@ -106,7 +107,8 @@ func (m *mesh) ModelReady(ctx context.Context, r *pb.ModelReadyRequest) (*pb.Mod
 // scene is a client's view of a proxy in front of a mesh, all over the wire.
 type scene struct {
 	*mesh
-	url string
+	url   string
+	proxy *Proxy
 }
 
 // tried is small enough for tests of bounds.
@@ -132,11 +134,11 @@ func newScene(t *testing.T) *scene {
 	proxy := &Proxy{
 		mesh: pb.NewGRPCInferenceServiceClient(connection), connection: connection,
 		budget: openinference.NewBudget(16<<20, texts*tried), maxMessage: tried, clientTimeout: time.Minute, places: make(chan struct{}, 2),
-		stopping: func(*http.Request) error { return nil },
+		stopping: func(*http.Request) error { return nil }, metrics: newMetrics(),
 	}
 	front := httptest.NewServer(proxy.Handler())
 	t.Cleanup(front.Close)
-	return &scene{m, front.URL}
+	return &scene{m, front.URL, proxy}
 }
 
 // send asks, and returns status, header and body of the answer.
@@ -384,6 +386,74 @@ func TestErrorsOfTheMesh(t *testing.T) {
 	}
 }
 
+// TestModelAtFault: a model that cannot be loaded, or that no runtime takes, is no mistake of the request and none of the
+// server. The answer says why, and when it is worth to ask again.
+func TestModelAtFault(t *testing.T) {
+	s := newScene(t)
+	for _, c := range []struct {
+		code   codes.Code
+		reason []string
+		want   string
+		retry  string
+	}{
+		{codes.Internal, []string{"mm-reason", "load-failed", "mm-retry-after", "450"}, "the model iris failed to load: Cannot find s3://b/iris.", "450"},
+		{codes.FailedPrecondition, []string{"mm-reason", "no-instance"}, "There are no running instances", "1"},
+		{codes.Internal, []string{"mm-reason", "runtime-unavailable"}, "ModelRuntime UNAVAILABLE: it is gone", "1"},
+	} {
+		refuse := func(set func(metadata.MD)) error {
+			set(metadata.Pairs(c.reason...))
+			return status.Error(c.code, c.want)
+		}
+		s.mesh.infer = func(ctx context.Context, _ *pb.ModelInferRequest) (*pb.ModelInferResponse, error) {
+			return nil, refuse(func(md metadata.MD) { _ = grpc.SetTrailer(ctx, md) })
+		}
+		s.mesh.stream = func(_ *pb.ModelInferRequest, stream grpc.BidiStreamingServer[pb.ModelInferRequest, pb.ModelStreamInferResponse]) error {
+			return refuse(stream.SetTrailer)
+		}
+		for _, accept := range []string{"application/json", "text/event-stream"} {
+			code, header, answer := s.infer(t, one, "Accept", accept)
+			var what problem
+			if err := json.Unmarshal([]byte(answer), &what); err != nil || code != http.StatusServiceUnavailable || what.Error != c.want || what.Code != int(c.code) {
+				t.Errorf("%s, %s: %d %s", c.reason[1], accept, code, answer)
+			}
+			if got := header.Get("Retry-After"); got != c.retry {
+				t.Errorf("%s, %s: Retry-After %s, want %s", c.reason[1], accept, got, c.retry)
+			}
+		}
+	}
+}
+
+// TestMetrics: requests are told of by what was asked and how it ended, and not by models, of which there may be many.
+func TestMetrics(t *testing.T) {
+	s := newScene(t)
+	if code, _, answer := s.infer(t, one); code != http.StatusOK {
+		t.Fatalf("%d %s", code, answer)
+	}
+	s.send(t, http.MethodGet, "/v2/models/tulips", "")
+	s.mesh.stream = func(r *pb.ModelInferRequest, stream grpc.BidiStreamingServer[pb.ModelInferRequest, pb.ModelStreamInferResponse]) error {
+		return stream.Send(&pb.ModelStreamInferResponse{InferResponse: echo(r)})
+	}
+	if code, _, answer := s.infer(t, one, "Accept", "text/event-stream"); code != http.StatusOK || !strings.HasPrefix(answer, "data: ") {
+		t.Fatalf("%d %s", code, answer)
+	}
+	front := httptest.NewServer(process.Metrics(s.proxy.metrics.registry, nil, slog.New(slog.DiscardHandler)))
+	defer front.Close()
+	_, _, text := (&scene{url: front.URL}).send(t, http.MethodGet, "/metrics", "")
+	for _, want := range []string{
+		`modelplane_mesh_rest_request_duration_seconds_count{code="200",operation="infer"} 2`,
+		`modelplane_mesh_rest_request_duration_seconds_count{code="404",operation="metadata"} 1`,
+		fmt.Sprintf(`modelplane_mesh_rest_received_bytes_total{operation="infer"} %d`, 2*len(one)),
+		"modelplane_mesh_rest_requests_under_way 0", `modelplane_build_info{`,
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("metrics do not have %s", want)
+		}
+	}
+	if strings.Contains(text, "tulips") || strings.Contains(text, `sent_bytes_total{operation="infer"} 0`) {
+		t.Errorf("metrics are\n%s", text)
+	}
+}
+
 func TestModels(t *testing.T) {
 	s := newScene(t)
 	for _, c := range []struct {
@@ -553,7 +623,7 @@ func TestNobodyThere(t *testing.T) {
 	defer connection.Close() //nolint:errcheck // nothing was sent
 	proxy := &Proxy{
 		mesh: pb.NewGRPCInferenceServiceClient(connection), connection: connection, budget: openinference.NewBudget(1<<20, tried),
-		maxMessage: tried, places: make(chan struct{}, 1), clientTimeout: time.Minute, stopping: func(*http.Request) error { return nil },
+		maxMessage: tried, places: make(chan struct{}, 1), clientTimeout: time.Minute, stopping: func(*http.Request) error { return nil }, metrics: newMetrics(),
 	}
 	for method, path := range map[string]string{http.MethodGet: "/v2/health/ready", http.MethodPost: "/v2/models/iris/infer"} {
 		w := httptest.NewRecorder()

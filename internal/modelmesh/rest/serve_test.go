@@ -212,7 +212,7 @@ func TestSettings(t *testing.T) {
 	}
 	for name, value := range map[string]string{
 		"REST_PROXY_LISTEN_PORT": "x", "REST_PROXY_GRPC_PORT": "0", "REST_PROXY_USE_TLS": "maybe", "MM_TLS_KEY_CERT_PATH": "c",
-		"MM_TLS_CLIENT_AUTH": "required", "REST_PROXY_GRPC_MAX_MSG_SIZE_BYTES": "-1",
+		"MM_TLS_PRIVATE_KEY_PASSPHRASE": "secret", "MM_TLS_CLIENT_AUTH": "required", "REST_PROXY_GRPC_MAX_MSG_SIZE_BYTES": "-1",
 	} {
 		if _, err := read(map[string]string{name: value}); err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("%s=%s: %v", name, value, err)

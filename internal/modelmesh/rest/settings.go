@@ -54,6 +54,9 @@ func readSettings(env func(string) string) (Settings, error) {
 		}
 		*b.into = value
 	}
+	if env("MM_TLS_PRIVATE_KEY_PASSPHRASE") != "" {
+		return s, fmt.Errorf("MM_TLS_PRIVATE_KEY_PASSPHRASE is set, and keys with a passphrase are not supported; mount the key without one")
+	}
 	err := s.readTrust(env("MM_TLS_TRUST_CERT_PATH"))
 	return s, err
 }
