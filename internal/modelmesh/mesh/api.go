@@ -142,7 +142,7 @@ func (a api) EnsureLoaded(ctx context.Context, r *wire.EnsureLoadedRequest) (*wi
 
 // ensure loads and tells how the model is then. Why it could not be loaded is a part of that.
 func (m *Mesh) ensure(ctx context.Context, id string, lastUsed int64, sync bool) *wire.ModelStatusInfo {
-	err := m.ensureCopies(ctx, id, 1, loadRequest{LastUsed: lastUsed, Awaited: sync, Wait: sync})
+	err := m.ensureCopies(ctx, id, 1, loadRequest{LastUsed: lastUsed, Awaited: sync, Wait: sync, Check: true})
 	if sync { // whoever waited sees what has become of it, not what the mirror has
 		asked, cancel := context.WithTimeout(ctx, claimTimeout)
 		_, _, _ = m.models.Refresh(asked, id)
@@ -153,7 +153,7 @@ func (m *Mesh) ensure(ctx context.Context, id string, lastUsed int64, sync bool)
 		return info
 	}
 	if len(info.Errors) == 0 {
-		info.Errors = []string{status.Convert(final(err)).Message()}
+		info.Errors = []string{status.Convert(m.final(err)).Message()}
 	}
 	info.Status = wire.ModelStatusInfo_LOADING_FAILED
 	return info
@@ -250,6 +250,7 @@ func (m *Mesh) ensureCopies(ctx context.Context, id string, copies int, how load
 				return status.FromContextError(ctx.Err()).Err()
 			}
 			last = err
+			how.Check = how.Check && !noRoom(err)                                         // one is enough to look
 			if o, ours := asOutcome(err); ours && o.kind == outcomeAbsent && !how.Extra { // somebody else began meanwhile
 				if _, _, failed := m.models.Refresh(ctx, id); failed == nil {
 					continue
@@ -308,6 +309,9 @@ func (m *Mesh) loadIn(ctx context.Context, instance string, how loadRequest) err
 	timeout := 10 * time.Second
 	if how.Wait {
 		timeout = 10 * time.Minute
+	}
+	if m.sendDestination.Load() {
+		how.To = instance
 	}
 	asked, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()

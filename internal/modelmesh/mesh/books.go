@@ -24,6 +24,7 @@ type books struct {
 
 type note struct {
 	failure *store.Failure
+	used    int64 // when the model was last asked for, in milliseconds; 0 when that is nothing new
 	pause   time.Duration
 }
 
@@ -70,10 +71,13 @@ func (b *books) poke() {
 // touch says that a model has changed here.
 func (b *books) touch(id string) { b.add(id, &note{}) }
 
+// used says that a model is asked for that nobody can load.
+func (b *books) used(id string, at int64) { b.add(id, &note{used: at}) }
+
 // failed says that a load has failed here.
-func (b *books) failed(id, message string) {
+func (b *books) failed(id string, used int64, message string) {
 	const most = 2000
-	b.add(id, &note{failure: &store.Failure{Instance: b.mesh.set.Instance, At: b.mesh.now().UnixMilli(), Message: message[:min(len(message), most)]}})
+	b.add(id, &note{used: used, failure: &store.Failure{Instance: b.mesh.set.Instance, At: b.mesh.now().UnixMilli(), Message: message[:min(len(message), most)]}})
 }
 
 func (b *books) add(id string, n *note) {
@@ -83,6 +87,7 @@ func (b *books) add(id string, n *note) {
 		if n.failure != nil {
 			known.failure = n.failure
 		}
+		known.used = max(known.used, n.used)
 		return
 	}
 	b.dirty[id] = n
@@ -182,6 +187,9 @@ func (b *books) next(id string, now *store.Model, n *note) (*store.Model, bool, 
 	if n.failure != nil {
 		next.SetFailure(*n.failure)
 		write = true
+	}
+	if n.used > next.LastUsed {
+		next.LastUsed, write = n.used, true
 	}
 	if write && e != nil {
 		next.LastUsed = max(next.LastUsed, e.used.Load())

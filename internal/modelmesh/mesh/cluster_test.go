@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -75,13 +76,38 @@ func (r *runtimeServer) RuntimeStatus(context.Context, *wire.RuntimeStatusReques
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	clear(r.loaded)
-	return &wire.RuntimeStatusResponse{
+	answer := &wire.RuntimeStatusResponse{
 		Status: wire.RuntimeStatusResponse_READY, CapacityInBytes: capacity, MaxLoadingConcurrency: 4, ModelLoadingTimeoutMs: 3000, DefaultModelSizeInBytes: 1 << 20,
-	}, nil
+		LimitModelConcurrency: os.Getenv(limited) != "",
+	}
+	if method := os.Getenv(injected); method != "" {
+		answer.MethodInfos = map[string]*wire.RuntimeStatusResponse_MethodInfo{method: {IdInjectionPath: []uint32{1}}}
+	}
+	return answer, nil
+}
+
+// What a runtime of a test is like, besides.
+const (
+	limited  = "TEST_LIMIT"     // each model answers one call at a time, in so much time
+	injected = "TEST_INJECT_ID" // the only method that it has; it wants the id in the first field of the message
+	faulty   = "TEST_FAULTY"    // it loads nothing
+)
+
+// PredictModelSize says nothing of sizes, but knows when it is asked whether a model is there.
+func (r *runtimeServer) PredictModelSize(ctx context.Context, q *wire.PredictModelSizeRequest) (*wire.PredictModelSizeResponse, error) {
+	header, _ := metadata.FromIncomingContext(ctx)
+	if len(header.Get(headerCheck)) > 0 && strings.HasPrefix(q.ModelPath, "broken:") {
+		_ = grpc.SetTrailer(ctx, metadata.Pairs(headerCheck, "failed"))
+		return nil, status.Error(codes.FailedPrecondition, "there is no such file")
+	}
+	return nil, status.Error(codes.Unimplemented, "nobody knows")
 }
 
 func (r *runtimeServer) LoadModel(ctx context.Context, q *wire.LoadModelRequest) (*wire.LoadModelResponse, error) {
 	kind, value, _ := strings.Cut(q.ModelPath, ":")
+	if os.Getenv(faulty) != "" {
+		return nil, status.Error(codes.FailedPrecondition, "this version loads nothing")
+	}
 	switch kind {
 	case "broken":
 		return nil, status.Error(codes.FailedPrecondition, "the file has no model")
@@ -96,7 +122,11 @@ func (r *runtimeServer) LoadModel(ctx context.Context, q *wire.LoadModelRequest)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.loaded[q.ModelId] = true
-	return &wire.LoadModelResponse{SizeInBytes: 1 << 20}, nil
+	answer := &wire.LoadModelResponse{SizeInBytes: 1 << 20}
+	if os.Getenv(limited) != "" {
+		answer.MaxConcurrency = 1
+	}
+	return answer, nil
 }
 
 func (r *runtimeServer) UnloadModel(_ context.Context, q *wire.UnloadModelRequest) (*wire.UnloadModelResponse, error) {
@@ -129,6 +159,9 @@ func (r *runtimeServer) call(_ any, stream grpc.ServerStream) error {
 		text := string(message)
 		free()
 		f.free()
+		if d, err := time.ParseDuration(os.Getenv(limited)); err == nil {
+			<-time.After(d)
+		}
 		if text == "refuse" {
 			return status.Error(codes.OutOfRange, "the model does not want that")
 		}
@@ -332,7 +365,7 @@ func (c *cluster) pod(name string, env ...string) *pod {
 }
 
 func (p *pod) startRuntime() {
-	p.runtime = launch(p.t, p.name+" runtime", os.Args[0], nil, []string{as + "=runtime", fmt.Sprintf("PORT=%d", p.runtimePort), "NAME=" + p.name})
+	p.runtime = launch(p.t, p.name+" runtime", os.Args[0], nil, append(slices.Clone(p.env), as+"=runtime", fmt.Sprintf("PORT=%d", p.runtimePort), "NAME="+p.name))
 }
 
 func (p *pod) startMesh() { p.mesh = launch(p.t, p.name, os.Args[0], nil, p.env) }

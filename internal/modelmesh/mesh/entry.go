@@ -62,6 +62,7 @@ type wishes struct {
 	Size      int64 // in units; 0 when nobody said
 	Pinned    bool
 	MinCopies int
+	Unclear   []string // names of those that cannot be understood
 }
 
 // mostCopies bounds the wish for copies.
@@ -86,13 +87,29 @@ func wishesOf(key string) wishes {
 		return string(raw)
 	}
 	var w wishes
-	w.Pinned, _ = strconv.ParseBool(word("pinned"))
-	if n, err := strconv.Atoi(word("min_copies")); err == nil {
-		w.MinCopies = min(max(n, 0), mostCopies)
+	hear := func(name string, read func(string) error) {
+		if text := word(name); text != "" && read(text) != nil {
+			w.Unclear = append(w.Unclear, name)
+		}
 	}
-	if n, err := strconv.ParseUint(word("size_bytes"), 10, 63); err == nil {
-		w.Size = units(n)
-	}
+	hear("pinned", func(text string) (err error) {
+		w.Pinned, err = strconv.ParseBool(text)
+		return err
+	})
+	hear("min_copies", func(text string) error {
+		n, err := strconv.Atoi(text)
+		if err == nil {
+			w.MinCopies = min(max(n, 0), mostCopies)
+		}
+		return err
+	})
+	hear("size_bytes", func(text string) error {
+		n, err := strconv.ParseUint(text, 10, 63)
+		if err == nil {
+			w.Size = units(n)
+		}
+		return err
+	})
 	return w
 }
 
@@ -179,8 +196,9 @@ func (e *entry) serving(at int64, concurrency, queue int) bool {
 	return true
 }
 
-// acquire waits until the model is loaded and may be called. release must follow.
-func (e *entry) acquire(ctx context.Context) (release func(), err error) {
+// acquire waits until the model is loaded and may be called. release must follow. queued is told how long the call waited for
+// others to end, where the runtime bears only so many at once.
+func (e *entry) acquire(ctx context.Context, queued func(time.Duration)) (release func(), err error) {
 	select {
 	case <-e.done:
 	default:
@@ -206,8 +224,10 @@ func (e *entry) acquire(ctx context.Context) (release func(), err error) {
 	if slots == nil {
 		return e.leave, nil
 	}
+	began := time.Now()
 	select {
 	case slots <- struct{}{}:
+		queued(time.Since(began))
 		return func() { <-slots; e.leave() }, nil
 	case <-ctx.Done():
 		e.leave()

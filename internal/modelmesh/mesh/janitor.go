@@ -21,6 +21,7 @@ func (m *Mesh) janitor(ctx context.Context) {
 		m.tidy()
 		m.shrink()
 		m.peers.prune(m.now().Add(-m.set.Periods.MissingFor))
+		m.failed.expire(m.now().Add(-m.set.LoadFailureExpiry))
 		select {
 		case <-ctx.Done():
 		case <-ticker.C:
@@ -84,6 +85,7 @@ func (m *Mesh) shrink() {
 		state := track.State{
 			Now: now.UnixMilli(), FreeShare: placement.Sum(m.all(), *m.constraints.Load(), typ).FreeShare(),
 			LRUTime: m.cache().oldest(now.UnixMilli()), Capacity: max(m.cache().models.Capacity(), 20*m.cache().minSpace), Tick: m.set.Periods.Rate,
+			Third: m.set.Periods.ThirdCopyFor,
 		}
 		for _, c := range track.ScaleDown(state, copies) {
 			if e := m.cache().get(c.ID); e != nil {

@@ -38,6 +38,9 @@ func (m *Mesh) loadHere(ctx context.Context, id string, record *store.Model, w w
 		m.pool.raise(e, priority)
 		return e, nil
 	}
+	if err := m.failedHere(id, record); err != nil {
+		return nil, err
+	}
 	if err := m.mayLoad(id, record.Type()); err != nil {
 		return nil, err
 	}
@@ -74,6 +77,9 @@ func (m *Mesh) newEntry(id string, record *store.Model) *entry {
 		done: make(chan struct{}), index: -1, want: wishesOf(record.Key()),
 	}
 	e.used.Store(record.LastUsed)
+	if len(e.want.Unclear) > 0 {
+		m.log.Warn("A model's owner wishes what cannot be understood; it is loaded as if nothing were said", "model", id, "wishes", e.want.Unclear)
+	}
 	return e
 }
 
@@ -196,9 +202,11 @@ func (m *Mesh) activate(ctx context.Context, e *entry, size int64, concurrency i
 				m.leave(old, true)
 				continue
 			}
-			e.end(removed, because(outcomeFailed, codes.ResourceExhausted, fmt.Sprintf(
-				"the model %s takes %d MiB, more than the runtime has for models", e.id, size*unit>>20)))
-			m.books.failed(e.id, e.err.Error())
+			reason := because(outcomeFailed, codes.ResourceExhausted, fmt.Sprintf(
+				"the model %s takes %d MiB, more than the runtime has for models", e.id, size*unit>>20))
+			m.failed.add(e, m.now(), reason)
+			e.end(removed, reason)
+			m.books.failed(e.id, e.used.Load(), status.Convert(reason.err).Message())
 		}
 		m.metrics.size(size * unit)
 	}
@@ -215,6 +223,7 @@ func (m *Mesh) activate(ctx context.Context, e *entry, size int64, concurrency i
 		return
 	}
 	m.failfast.loaded()
+	m.failed.forget(e.id)
 	m.books.touch(e.id)
 	m.log.Debug("Loaded", "model", e.id, "bytes", size*unit)
 }
@@ -234,10 +243,12 @@ func (m *Mesh) loadFailed(ctx context.Context, e *entry, err error, took time.Du
 	if code == codes.DeadlineExceeded {
 		message = fmt.Sprintf("loading did not end within %s; see the log of the runtime's container", took.Round(time.Second))
 	}
-	if e.end(failed, because(outcomeFailed, codes.Internal, "the model "+e.id+" failed to load: "+message)) < failed {
+	reason := because(outcomeFailed, codes.Internal, "the model "+e.id+" failed to load: "+message)
+	m.failed.add(e, m.now(), reason) // before anybody who waits can ask again
+	if e.end(failed, reason) < failed {
 		m.log.Warn("A model failed to load", "model", e.id, "type", e.typ, "code", code.String(), "err", message)
 		m.failfast.failed(e, m)
-		m.books.failed(e.id, message)
+		m.books.failed(e.id, e.used.Load(), message)
 	}
 	m.cache().take(e)
 	m.books.touch(e.id)

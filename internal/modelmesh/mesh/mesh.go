@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -40,6 +41,7 @@ type Mesh struct {
 	held    atomic.Pointer[cache]
 	pool    *pool
 	books   *books
+	failed  failures
 	peers   *peers
 	mover   *mover
 	times   *track.LoadTimes
@@ -51,13 +53,18 @@ type Mesh struct {
 
 	dataplane   atomic.Pointer[dataplane]
 	constraints atomic.Pointer[placement.Constraints]
-	logEach     atomic.Bool
-	scaleUpRPM  atomic.Int64
+
+	// These can be changed while the mesh runs.
+	logEach, sendDestination atomic.Bool
+	scaleUpRPM               atomic.Int64
 
 	metrics  *metrics
 	payloads *payloads
 	failfast *failfast
 	tls      *certificates
+
+	checks   chan struct{} // one for each model that is looked for
+	checking atomic.Int32  // those that wait for that, too
 
 	inflight  atomic.Int32 // calls of the runtime beside us
 	draining  atomic.Bool
@@ -96,9 +103,11 @@ func New(set Settings, log *slog.Logger, level *slog.LevelVar) (*Mesh, error) {
 	m := &Mesh{
 		set: &set, log: log, level: level, baseLevel: level.Level(), now: time.Now, pool: newPool(), times: track.NewLoadTimes(0),
 		drained: make(chan struct{}), stopAsked: make(chan struct{}), publishWake: make(chan struct{}, 1),
+		checks: make(chan struct{}, checksAtOnce),
 	}
 	m.started = m.now()
 	m.logEach.Store(set.LogEachInvoke)
+	m.sendDestination.Store(set.SendDestination)
 	m.scaleUpRPM.Store(set.ScaleUpRPM)
 	m.failfast = &failfast{began: m.started, enabled: set.FailFast}
 	m.books, m.mover = newBooks(m), newMover(m)
@@ -133,11 +142,12 @@ func (m *Mesh) tables() {
 	m.instances = store.NewTable(m.store, store.Instances, store.InstanceCodec, m.instanceChanged)
 	m.settings = store.NewTable(m.store, store.Settings, store.TextCodec, m.settingChanged)
 	m.session = store.NewSession(m.store, m.set.Periods.Lease)
-	m.election = store.NewElection(m.store, m.session, m.set.Instance)
+	m.election = store.NewElection(m.store, m.session, m.set.Instance, m.mover.all)
 }
 
 // modelChanged follows the registry: a model that nobody wants any more goes, and names that wait for one look again.
-func (m *Mesh) modelChanged(id string, _, after *store.Model) {
+func (m *Mesh) modelChanged(id string, before, after *store.Model) {
+	m.failedHereChanged(id, before, after)
 	if after == nil {
 		if e := m.cache().get(id); e != nil {
 			m.background(func(context.Context) { m.leave(e, false) })
@@ -160,7 +170,8 @@ func (m *Mesh) instanceChanged(id string, before, after *store.Instance) {
 	}
 }
 
-// settingChanged follows the settings that can be changed while the mesh runs.
+// settingChanged follows the settings that can be changed while the mesh runs. One that is removed, or that cannot be
+// understood, leaves what the environment says.
 func (m *Mesh) settingChanged(name string, _, after *string) {
 	value := ""
 	if after != nil {
@@ -170,19 +181,44 @@ func (m *Mesh) settingChanged(name string, _, after *string) {
 	case "logger_level":
 		level := m.baseLevel
 		if value != "" && level.UnmarshalText([]byte(value)) != nil {
-			m.log.Warn("The setting logger_level is no level and is left out; use debug, info, warn or error", "value", value)
-			return
+			m.misunderstood(name, value, "debug, info, warn or error")
+			level = m.baseLevel
 		}
 		m.level.Set(level)
 	case "log_each_invocation":
-		m.logEach.Store(value == "true" || value == "" && m.set.LogEachInvoke)
+		m.logEach.Store(m.settingTruth(name, value, m.set.LogEachInvoke))
+	case "send_destination_id":
+		m.sendDestination.Store(m.settingTruth(name, value, m.set.SendDestination))
 	case "scaleup_rpm_threshold":
-		var n int64
-		if _, err := fmt.Sscan(value, &n); err != nil || n < 10 {
+		n, err := strconv.ParseInt(value, 10, 64)
+		if err != nil || n < leastRPM {
 			n = m.set.ScaleUpRPM
+			if value != "" {
+				m.misunderstood(name, value, fmt.Sprintf("a number of at least %d", leastRPM))
+			}
 		}
 		m.scaleUpRPM.Store(n)
+	case "disable": // looked at by those who start
+	default:
+		if after != nil {
+			m.log.Warn("A setting in etcd is unknown and has no effect", "setting", name)
+		}
 	}
+}
+
+func (m *Mesh) settingTruth(name, value string, otherwise bool) bool {
+	switch value {
+	case "true", "false":
+		return value == "true"
+	case "":
+	default:
+		m.misunderstood(name, value, "true or false")
+	}
+	return otherwise
+}
+
+func (m *Mesh) misunderstood(name, value, want string) {
+	m.log.Warn("A setting in etcd cannot be understood; what the environment says counts", "setting", name, "value", value, "want", want)
 }
 
 const (

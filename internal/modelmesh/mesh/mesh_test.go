@@ -12,7 +12,9 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -193,6 +195,65 @@ func TestFailures(t *testing.T) {
 		_, _, _, err := a.call(within(t, patience), "hello", "mm-model-id", "mt:other")
 		return err
 	})
+}
+
+// TestFailedOnce: a model that cannot be loaded is tried once in an instance, however many ask for it and in however many
+// ways, and again when the failure has lasted its time. Whoever asks meanwhile is told why, and when to ask again.
+func TestFailedOnce(t *testing.T) {
+	t.Parallel()
+	const expiry = 6 * time.Second // half of that while the model is in use
+	port := freePort(t)
+	c := newCluster(t, false, fmt.Sprintf("MM_LOAD_FAILURE_EXPIRY_TIME_MS=%d", expiry.Milliseconds()), "MM_REAPER_PERIOD=1h")
+	a := c.pod("pod-a", fmt.Sprintf("MM_METRICS=prometheus:port=%d;scheme=http", port))
+	c.ready(a)
+	attempts := func() string {
+		for line := range strings.SplitSeq(fetch(t, fmt.Sprintf("http://127.0.0.1:%d/metrics", port)), "\n") {
+			if count, ok := strings.CutPrefix(line, "modelmesh_loadmodel_failure "); ok {
+				return count
+			}
+		}
+		return ""
+	}
+	ask := func() (metadata.MD, error) {
+		var trailer metadata.MD
+		ctx := metadata.AppendToOutgoingContext(within(t, patience), "mm-vmodel-id", "name")
+		err := a.conn.Invoke(ctx, "/test.Model/Call", newFrame([]byte("hello")), &frame{}, grpc.Trailer(&trailer))
+		return trailer, err
+	}
+	began := time.Now()
+	if _, err := a.api().SetVModel(within(t, patience), &wire.SetVModelRequest{
+		VModelId: "name", TargetModelId: "bad", ModelInfo: &wire.ModelInfo{Type: "mt:test", Path: "broken:"}, LoadNow: true,
+	}); err != nil {
+		t.Fatal(err)
+	}
+	var all sync.WaitGroup
+	for range 20 {
+		all.Go(func() {
+			for range 5 {
+				trailer, err := ask()
+				if status.Code(err) != codes.Internal || !strings.Contains(err.Error(), "the file has no model") || first(trailer, trailerReason) != reasonLoadFailed {
+					t.Errorf("%v with %v", err, trailer)
+				}
+				if after, _ := strconv.Atoi(first(trailer, trailerRetry)); after < 1 || after > 7 {
+					t.Errorf("to be tried again after %d s", after)
+				}
+			}
+		})
+	}
+	all.Wait()
+	if got := attempts(); got != "1" && time.Since(began) < expiry/2 {
+		t.Errorf("loaded %s times", got)
+	}
+	eventually(t, "it is tried again", func() error {
+		_, _ = ask()
+		if got := attempts(); got == "1" {
+			return errors.New("it is not")
+		}
+		return nil
+	})
+	if took := time.Since(began); took < expiry/2 {
+		t.Errorf("it was tried again after %s, which is less than %s", took, expiry/2)
+	}
 }
 
 // TestVModels: a name moves to its next model when that is loaded, and stays when it fails.

@@ -93,7 +93,7 @@ type metrics struct {
 
 	invoke, request                                         *prometheus.HistogramVec
 	requestSize, responseSize                               *prometheus.HistogramVec
-	miss, load, unload, queue, sizing, age                  prometheus.Histogram
+	miss, load, unload, queue, sizing, age, requestQueue    prometheus.Histogram
 	modelSize                                               prometheus.Histogram
 	loadFailures, unloadFailures, unloadAttempts, evictions prometheus.Counter
 	dropped                                                 *prometheus.CounterVec
@@ -132,6 +132,7 @@ func newMetrics(m *Mesh) (*metrics, error) {
 	out.load = plain("loadmodel_milliseconds", "How long loads took.", timeBuckets)
 	out.unload = plain("unloadmodel_milliseconds", "How long unloads took.", timeBuckets)
 	out.queue = plain("loading_queue_delay_milliseconds", "How long loads waited for their turn.", timeBuckets)
+	out.requestQueue = plain("req_queue_delay_milliseconds", "How long calls waited for others of a model whose runtime bears only so many at once.", timeBuckets)
 	out.sizing = plain("model_sizing_milliseconds", "How long measuring models took.", timeBuckets)
 	out.age = plain("age_at_eviction_milliseconds", "How long ago models were used that had to go.", append(timeBuckets, 3_600_000, 86_400_000))
 	out.modelSize = plain("loaded_model_size_bytes", "How large loaded models are.", prometheus.ExponentialBuckets(16<<10, 4, 12))
@@ -175,16 +176,17 @@ func (m *metrics) invoked(c *call, took time.Duration, err error) {
 	m.invoke.WithLabelValues(m.labels(c.x.method, c, err)...).Observe(ms(took))
 }
 
-func (m *metrics) missed(d time.Duration)     { m.miss.Observe(ms(d)) }
-func (m *metrics) loaded(d time.Duration)     { m.load.Observe(ms(d)) }
-func (m *metrics) unloaded(d time.Duration)   { m.unload.Observe(ms(d)) }
-func (m *metrics) queueDelay(d time.Duration) { m.queue.Observe(ms(d)) }
-func (m *metrics) sized(d time.Duration)      { m.sizing.Observe(ms(d)) }
-func (m *metrics) size(bytes int64)           { m.modelSize.Observe(float64(bytes)) }
-func (m *metrics) loadFailure()               { m.loadFailures.Inc() }
-func (m *metrics) unloadFailed()              { m.unloadFailures.Inc() }
-func (m *metrics) unloadAttemptFailed()       { m.unloadAttempts.Inc() }
-func (m *metrics) evicted(age time.Duration)  { m.evictions.Inc(); m.age.Observe(ms(age)) }
+func (m *metrics) missed(d time.Duration)        { m.miss.Observe(ms(d)) }
+func (m *metrics) loaded(d time.Duration)        { m.load.Observe(ms(d)) }
+func (m *metrics) unloaded(d time.Duration)      { m.unload.Observe(ms(d)) }
+func (m *metrics) queueDelay(d time.Duration)    { m.queue.Observe(ms(d)) }
+func (m *metrics) requestQueued(d time.Duration) { m.requestQueue.Observe(ms(d)) }
+func (m *metrics) sized(d time.Duration)         { m.sizing.Observe(ms(d)) }
+func (m *metrics) size(bytes int64)              { m.modelSize.Observe(float64(bytes)) }
+func (m *metrics) loadFailure()                  { m.loadFailures.Inc() }
+func (m *metrics) unloadFailed()                 { m.unloadFailures.Inc() }
+func (m *metrics) unloadAttemptFailed()          { m.unloadAttempts.Inc() }
+func (m *metrics) evicted(age time.Duration)     { m.evictions.Inc(); m.age.Observe(ms(age)) }
 
 func (m *metrics) payloadDropped(reason string) { m.dropped.WithLabelValues(reason).Inc() }
 

@@ -28,9 +28,11 @@ const (
 	headerVModel   = "mm-peer-vmodel-bin"
 	headerMode     = "mm-peer-mode"
 	headerExcluded = "mm-peer-excluded"
-	trailerOutcome = "mm-peer-outcome"
-	modeHit        = "hit"  // answer only when the model is here
-	modeLoad       = "load" // load it first
+	// headerDestination is whom a call is meant for: its address may be another's by now.
+	headerDestination = "mm-peer-destination-bin"
+	trailerOutcome    = "mm-peer-outcome"
+	modeHit           = "hit"  // answer only when the model is here
+	modeLoad          = "load" // load it first
 
 	peerLoad = "/modelplane.mesh.Peer/Load"
 	peerPing = "/modelplane.mesh.Peer/Ping"
@@ -153,7 +155,9 @@ type loadRequest struct {
 	Size     int64  `json:"size,omitempty"`
 	Extra    bool   `json:"extra,omitempty"`
 	Awaited  bool   `json:"awaited,omitempty"`
-	Wait     bool   `json:"wait,omitempty"` // answer when the load has ended
+	Wait     bool   `json:"wait,omitempty"`  // answer when the load has ended
+	Check    bool   `json:"check,omitempty"` // look whether the model is there when there is no room for it
+	To       string `json:"to,omitempty"`    // whom this is meant for; empty: whoever gets it
 
 	avoid []string // instances that are not asked
 }
@@ -219,6 +223,9 @@ func (m *Mesh) answerPeer(stream grpc.ServerStream, method string) error {
 			if err := json.Unmarshal(raw, &asked); err != nil {
 				return nil, status.Error(codes.InvalidArgument, "a peer asked for a load in words that are not understood")
 			}
+			if err := m.meant(asked.To); err != nil {
+				return nil, err
+			}
 			return struct{}{}, m.loadForPeer(ctx, asked)
 		})
 	}
@@ -227,6 +234,9 @@ func (m *Mesh) answerPeer(stream grpc.ServerStream, method string) error {
 	if len(id) != 1 || len(mode) != 1 {
 		return status.Error(codes.Unimplemented, "this address is for other instances of the mesh; call the Service's port "+fmt.Sprint(m.set.Port))
 	}
+	if err := m.meant(first(header, headerDestination)); err != nil {
+		return err
+	}
 	x := newExchange(stream, method, passedOn(header))
 	defer x.close()
 	call := call{x: x, id: id[0], excluded: header.Get(headerExcluded)}
@@ -234,6 +244,14 @@ func (m *Mesh) answerPeer(stream grpc.ServerStream, method string) error {
 		call.vmodel = vmodel[0]
 	}
 	return m.answerHere(ctx, &call, mode[0] == modeLoad)
+}
+
+// meant refuses what is for another instance. Addresses are given to others when pods go.
+func (m *Mesh) meant(destination string) error {
+	if destination == "" || destination == m.set.Instance {
+		return nil
+	}
+	return because(outcomeAbsent, codes.Unavailable, "this is the instance "+m.set.Instance+" and not "+destination)
 }
 
 // reply is one question and one answer.
@@ -263,6 +281,9 @@ func (m *Mesh) loadForPeer(ctx context.Context, asked loadRequest) error {
 		return err
 	}
 	e, err := m.loadHere(ctx, asked.Model, record, wish{lastUsed: asked.LastUsed, awaited: asked.Awaited, extra: asked.Extra, size: asked.Size})
+	if asked.Check && noRoom(err) {
+		m.check(asked.Model, record)
+	}
 	if err != nil || !asked.Wait {
 		return err
 	}

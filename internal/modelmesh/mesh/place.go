@@ -83,7 +83,7 @@ func (m *Mesh) nobodyFor(typ string) error {
 	if found {
 		return nil
 	}
-	return status.Error(codes.FailedPrecondition, rules.NoInstances(typ))
+	return &unavailable{reasonNoInstance, 0, status.Error(codes.FailedPrecondition, rules.NoInstances(typ))}
 }
 
 // place chooses the instance that shall load a model.
@@ -103,7 +103,7 @@ func (m *Mesh) place(record *store.Model, how placing) (string, error) {
 	case ok:
 		return chosen.ID, nil
 	case len(failures) > 0:
-		return "", status.Error(codes.Internal, "the model failed to load wherever it may be: "+failures[0].Message)
+		return "", m.refuseFailed(record, failures, "the model failed to load wherever it may be: "+failures[0].Message)
 	}
 	return "", status.Error(codes.Unavailable, "no instance can load the model now; those that may have it are starting, ending or do not answer")
 }
@@ -117,14 +117,15 @@ func (m *Mesh) placeFor(ctx context.Context, c *call, record *store.Model) (stri
 		if status.Code(err) != codes.Unavailable || m.now().After(deadline) {
 			return target, err
 		}
-		if o, ours := asOutcome(c.last); ours && o.kind == outcomeRefused {
+		o, ours := asOutcome(c.last)
+		if ours && (o.kind == outcomeRefused || o.kind == outcomeFailed) {
 			return "", err
 		}
 		wait(ctx, pause)
 		if ctx.Err() != nil {
 			return "", status.FromContextError(ctx.Err()).Err()
 		}
-		if m.runtime.ready.Load() { // whoever was asked in vain because his runtime was away may have it back
+		if ours && o.kind == outcomeRuntime && m.runtime.ready.Load() { // whoever was asked in vain because his runtime was away has it back
 			c.excluded = slices.DeleteFunc(c.excluded, func(id string) bool { return id == m.set.Instance })
 		}
 	}

@@ -5,7 +5,6 @@ package mesh
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -28,7 +27,8 @@ const (
 type call struct {
 	x          *exchange
 	id, vmodel string
-	balanced   bool // the client spreads its calls over instances itself
+	named      string // what to call it in the log, where that is not its id
+	balanced   bool   // the client spreads its calls over instances itself
 
 	excluded  []string // instances that have failed this call
 	exhausted int
@@ -73,10 +73,10 @@ func (m *Mesh) route(ctx context.Context, c *call) error {
 			err = m.answerAfterLoad(ctx, c, record)
 		}
 		if err == nil || !m.again(ctx, c, err) {
-			return final(err)
+			return m.final(err)
 		}
 	}
-	return final(c.last)
+	return m.final(c.last)
 }
 
 // again tells whether another instance may do better.
@@ -90,18 +90,6 @@ func (m *Mesh) again(ctx context.Context, c *call, err error) bool {
 		return c.exhausted <= maxExhausted
 	}
 	return ours
-}
-
-// final is what the client is told in the end.
-func final(err error) error {
-	o, ours := asOutcome(err)
-	if !ours {
-		return err
-	}
-	if o.kind == outcomeRuntime {
-		return status.Error(codes.Internal, "ModelRuntime UNAVAILABLE: "+status.Convert(o.err).Message())
-	}
-	return o.err
 }
 
 // pickCopy chooses among the instances that have a model: loaded ones before those that load it, and of these the one with
@@ -187,45 +175,23 @@ func (m *Mesh) busyness(instance string) (calls int32, picked int64) {
 // answerAfterLoad has an instance load the model first.
 func (m *Mesh) answerAfterLoad(ctx context.Context, c *call, record *store.Model) error {
 	if c.exhausted > 0 { // there are copies, and they are busy; that is no reason for another call to wait for a load
-		return final(c.last)
+		return m.final(c.last)
 	}
 	if err := m.tooManyFailures(c.id, record); err != nil {
+		m.wanted(c.id, record)
 		return err
 	}
 	target, err := m.placeFor(ctx, c, record)
 	if err != nil {
+		if len(record.Failures) > 0 {
+			m.wanted(c.id, record)
+		}
 		if c.last != nil { // what was tried says more than that nothing is left to try
-			return final(c.last)
+			return m.final(c.last)
 		}
 		return err
 	}
 	return m.answerFrom(ctx, c, target, modeLoad)
-}
-
-// tooManyFailures says why a model is not tried again for a while.
-func (m *Mesh) tooManyFailures(id string, record *store.Model) error {
-	failures := m.failures(record)
-	if len(failures) < maxLoadFailures {
-		return nil
-	}
-	return status.Error(codes.Internal, fmt.Sprintf("the model %s failed to load in %d instances, the last time: %s", id, len(failures), failures[0].Message))
-}
-
-// failures are those that still count, the newest first. They count half as long for a model that is in use.
-func (m *Mesh) failures(record *store.Model) []store.Failure {
-	now := m.now()
-	expiry := m.set.LoadFailureExpiry
-	if now.Sub(time.UnixMilli(record.LastUsed)) < 3*time.Minute {
-		expiry /= 2
-	}
-	var out []store.Failure
-	for _, f := range record.Failures {
-		if now.Sub(time.UnixMilli(f.At)) < expiry {
-			out = append(out, f)
-		}
-	}
-	slices.SortFunc(out, func(a, b store.Failure) int { return int(b.At - a.At) })
-	return out
 }
 
 // answerFrom lets one instance answer. What it could not do is remembered, so that another one is asked next.
@@ -268,6 +234,9 @@ func (m *Mesh) forward(ctx context.Context, c *call, instance, mode string) erro
 	if len(excluded) > 0 {
 		header[headerExcluded] = excluded
 	}
+	if m.sendDestination.Load() {
+		header[headerDestination] = []string{instance}
+	}
 	p.inflight.Add(1)
 	p.picked.Store(m.now().UnixNano())
 	defer p.inflight.Add(-1)
@@ -304,8 +273,9 @@ func (m *Mesh) answerHere(ctx context.Context, c *call, load bool) error {
 		}
 		e.used.Store(now.UnixMilli())
 	}
-	release, err := e.acquire(ctx)
-	if waited := m.now().Sub(now); waited > missAfter {
+	var queued time.Duration // behind other calls, which has nothing to do with loading
+	release, err := e.acquire(ctx, func(d time.Duration) { queued = d; m.metrics.requestQueued(d) })
+	if waited := m.now().Sub(now) - queued; waited > missAfter {
 		m.metrics.missed(waited)
 		m.pool.raise(e, now.Add(urgent).UnixMilli())
 	}

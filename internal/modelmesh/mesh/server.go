@@ -3,10 +3,12 @@
 package mesh
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -67,17 +69,44 @@ func (m *Mesh) handle(_ any, stream grpc.ServerStream) error {
 	}
 	x := newExchange(stream, method, passedOn(header))
 	defer x.close()
-	c, err := m.identify(ctx, x, header)
-	if err == nil {
-		err = m.route(ctx, c)
-		if status.Code(err) == codes.NotFound && c.vmodel != "" && x.movable() {
-			err = m.routeAgain(ctx, c, err)
-		}
-	}
+	c, err := m.answer(ctx, x, header)
 	if err != nil && ctx.Err() != nil {
 		err = status.FromContextError(ctx.Err()).Err()
 	}
+	if u, ok := errors.AsType[*unavailable](err); ok {
+		u.tell(stream)
+	}
 	m.account(x, c, header, err)
+	return err
+}
+
+// answer finds out whom a call is for, and has them answer.
+func (m *Mesh) answer(ctx context.Context, x *exchange, header metadata.MD) (*call, error) {
+	if plane := m.dataplane.Load(); !plane.others {
+		if _, named := plane.methods[x.method]; !named {
+			return nil, status.Error(codes.Unimplemented, "the method "+x.method[1:]+" is not among those that are routed here")
+		}
+	}
+	all, err := m.severalOf(x, header)
+	if err != nil {
+		return nil, err
+	}
+	if all != nil {
+		return &call{id: "several", named: all.names()}, all.answer(ctx)
+	}
+	c, err := m.identify(ctx, x, header)
+	if err != nil {
+		return c, err
+	}
+	return c, m.routeName(ctx, c)
+}
+
+// routeName is route, with another look at the name that the client used when its model is not there.
+func (m *Mesh) routeName(ctx context.Context, c *call) error {
+	err := m.route(ctx, c)
+	if status.Code(err) == codes.NotFound && c.vmodel != "" && c.x.movable() {
+		return m.routeAgain(ctx, c, err)
+	}
 	return err
 }
 
@@ -111,7 +140,7 @@ func (m *Mesh) account(x *exchange, c *call, header metadata.MD, err error) {
 	if !m.logEach.Load() && len(m.set.LogHeaders) == 0 {
 		return
 	}
-	words := []any{"method", x.method[1:], "model", c.id, "vmodel", c.vmodel, "code", status.Code(err).String(), "took", took.String(), "received", received, "sent", x.sent}
+	words := []any{"method", x.method[1:], "model", cmp.Or(c.named, c.id), "vmodel", c.vmodel, "code", status.Code(err).String(), "took", took.String(), "received", received, "sent", x.sent}
 	for name, as := range m.set.LogHeaders {
 		if values := header.Get(name); len(values) > 0 {
 			words = append(words, as, strings.Join(values, ","))
@@ -123,37 +152,37 @@ func (m *Mesh) account(x *exchange, c *call, header metadata.MD, err error) {
 // identify finds out which model a call is for: from the message where the configuration says so, else from the headers.
 func (m *Mesh) identify(ctx context.Context, x *exchange, header metadata.MD) (*call, error) {
 	c := &call{x: x, balanced: first(header, "mm-balanced") == "true"}
-	model, vmodel, err := idsOf(header)
-	if err != nil {
-		return nil, err
-	}
-	plane := m.dataplane.Load()
-	rule, named := plane.methods[x.method]
-	if !named && !plane.others {
-		return nil, status.Error(codes.Unimplemented, "the method "+x.method[1:]+" is not among those that are routed here")
-	}
-	if named && len(rule.path) > 0 { // whoever is named by headers may let the other side speak first
+	models, vmodels := idsOf(header)
+	if rule := m.dataplane.Load().methods[x.method]; len(rule.path) > 0 { // whoever is named by headers may let the other side speak first
 		id, err := idWithin(x, rule.path)
 		if err != nil {
 			return nil, err
 		}
-		if id != "" {
-			model, vmodel = id, ""
-			if rule.vmodel {
-				model, vmodel = "", id
-			}
+		switch {
+		case id != "" && rule.vmodel:
+			models, vmodels = nil, []string{id}
+		case id != "":
+			models, vmodels = []string{id}, nil
 		}
 	}
 	switch {
-	case vmodel != "":
-		c.vmodel = vmodel
-		c.id, err = m.resolve(ctx, vmodel)
+	case len(models)+len(vmodels) > 1:
+		return nil, status.Error(codes.InvalidArgument, "the call names several models, and its method has one in its message; call each of them by itself")
+	case len(vmodels) == 1 && vmodels[0] != "":
+		var err error
+		c.vmodel = vmodels[0]
+		c.id, err = m.resolve(ctx, c.vmodel)
 		return c, err
-	case model != "":
-		c.id = model
+	case len(models) == 1 && models[0] != "":
+		c.id = models[0]
 		return c, nil
 	}
 	return nil, status.Error(codes.InvalidArgument, "the call names no model; set the header mm-model-id or mm-vmodel-id")
+}
+
+// namedWithin tells whether a method names its model inside the message, which then wins over headers.
+func (m *Mesh) namedWithin(method string) bool {
+	return len(m.dataplane.Load().methods[method].path) > 0
 }
 
 // idWithin reads the id out of the first message; empty when there is none.
@@ -180,22 +209,10 @@ func first(header metadata.MD, name string) string {
 
 var errBothIDs = errors.New("the call names a model and a virtual model; set one of mm-model-id and mm-vmodel-id")
 
-// idsOf reads the headers that name a model.
-func idsOf(header metadata.MD) (model, vmodel string, err error) {
-	models := append(header.Get("mm-model-id"), header.Get("mm-model-id-bin")...)
-	models = append(models, header.Get("tas-model-id")...)
-	vmodels := append(header.Get("mm-vmodel-id"), header.Get("mm-vmodel-id-bin")...)
-	switch {
-	case len(models) > 0 && len(vmodels) > 0:
-		return "", "", status.Error(codes.InvalidArgument, errBothIDs.Error())
-	case len(models) > 1, len(vmodels) > 1:
-		return "", "", status.Error(codes.InvalidArgument, "the call names several models; call each of them by itself")
-	case len(models) == 1:
-		return models[0], "", nil
-	case len(vmodels) == 1:
-		return "", vmodels[0], nil
-	}
-	return "", "", nil
+// idsOf reads the headers that name models.
+func idsOf(header metadata.MD) (models, vmodels []string) {
+	models = slices.Concat(header.Get("mm-model-id"), header.Get("mm-model-id-bin"), header.Get("tas-model-id"))
+	return models, slices.Concat(header.Get("mm-vmodel-id"), header.Get("mm-vmodel-id-bin"))
 }
 
 // resolve finds the model that a name leads to.

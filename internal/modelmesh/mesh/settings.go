@@ -12,11 +12,15 @@ import (
 	"time"
 
 	"github.com/modelplane/modelplane/internal/modelmesh/mesh/store"
+	"github.com/modelplane/modelplane/internal/modelmesh/mesh/track"
 	"github.com/modelplane/modelplane/internal/version"
 )
 
 // unit is what sizes are counted in.
 const unit = 8192
+
+// leastRPM is the fewest calls a minute for which a model may get another copy.
+const leastRPM = 10
 
 // Settings is what the environment says. Names of variables are those that pods of multi-model runtimes have.
 type Settings struct {
@@ -50,6 +54,7 @@ type Settings struct {
 
 	LoadFailureExpiry time.Duration
 	ScaleUpRPM        int64
+	MultiParallelism  int
 	MaxInflight       int
 	LatencyPercent    int
 	Periods           Periods
@@ -62,6 +67,8 @@ type Periods struct {
 	MissingFor time.Duration
 	// SecondCopyAfter and SecondCopyBefore are how long ago a model must have been used before for a second copy.
 	SecondCopyAfter, SecondCopyBefore time.Duration
+	// ThirdCopyFor is how long copies beyond the second stay at least.
+	ThirdCopyFor time.Duration
 	// UnloadRetry is the pause between attempts to unload.
 	UnloadRetry time.Duration
 	// MinChurn is how long a model may expect to stay; 0 follows from the time that loads take.
@@ -75,7 +82,7 @@ func DefaultPeriods() Periods {
 	return Periods{
 		Publish: 40 * time.Second, Rate: 10 * time.Second, Janitor: 6 * time.Minute, Reaper: 7 * time.Minute,
 		Runtime: 2 * time.Second, Lease: 20 * time.Second, MissingFor: 10 * time.Minute,
-		SecondCopyAfter: 7 * time.Minute, SecondCopyBefore: 40 * time.Minute, UnloadRetry: 10 * time.Second,
+		SecondCopyAfter: 7 * time.Minute, SecondCopyBefore: 40 * time.Minute, ThirdCopyFor: track.QuietAfterLoad, UnloadRetry: 10 * time.Second,
 		StartTimeout: 3 * time.Minute,
 	}
 }
@@ -161,7 +168,8 @@ func FromEnvironment(get func(string) string) (Settings, error) {
 		PayloadQueue:      int(e.number("MM_PAYLOAD_PROCESSORS_CAPACITY", 64, 1, 1<<20)),
 		LoadFailureExpiry: time.Duration(e.number("MM_LOAD_FAILURE_EXPIRY_TIME_MS", 900_000, 1, 1<<40)) * time.Millisecond,
 		FailFast:          e.truth("MM_FAILFAST_UPGRADE_ENABLED", true),
-		ScaleUpRPM:        e.number("MM_SCALEUP_RPM_THRESHOLD", 2000, 10, 1<<40),
+		ScaleUpRPM:        e.number("MM_SCALEUP_RPM_THRESHOLD", 2000, leastRPM, 1<<40),
+		MultiParallelism:  int(e.number("MM_MULTI_PARALLELISM", 4, 1, mostSeveral)),
 		MaxInflight:       int(e.number("MM_MAX_INFLIGHT_PER_MODEL_COPY", 0, -1, 1<<20)),
 		LatencyPercent:    int(e.number("MM_CONC_SCALEUP_BANDWIDTH_PCT", 90, 10, 200)),
 		Periods:           DefaultPeriods(),
@@ -197,7 +205,7 @@ func (e *environment) periods(p *Periods) {
 	for name, into := range map[string]*time.Duration{
 		"MM_PUBLISH_PERIOD": &p.Publish, "MM_RATE_PERIOD": &p.Rate, "MM_JANITOR_PERIOD": &p.Janitor, "MM_REAPER_PERIOD": &p.Reaper,
 		"MM_RUNTIME_STATUS_PERIOD": &p.Runtime, "MM_LEASE_TTL": &p.Lease, "MM_MISSING_INSTANCE_AFTER": &p.MissingFor,
-		"MM_SECOND_COPY_AFTER": &p.SecondCopyAfter, "MM_SECOND_COPY_BEFORE": &p.SecondCopyBefore,
+		"MM_SECOND_COPY_AFTER": &p.SecondCopyAfter, "MM_SECOND_COPY_BEFORE": &p.SecondCopyBefore, "MM_THIRD_COPY_FOR": &p.ThirdCopyFor,
 		"MM_UNLOAD_RETRY_PERIOD": &p.UnloadRetry, "MM_MIN_CHURN_AGE": &p.MinChurn, "MM_RUNTIME_START_TIMEOUT": &p.StartTimeout,
 	} {
 		value := e.get(name)

@@ -39,8 +39,9 @@ func (f *failfast) failed(e *entry, m *Mesh) {
 		return
 	}
 	elsewhere, known := false, false
+	proven := m.now().Add(-m.runtime.said.Load().loadTimeout).UnixMilli() // since then it answers, and does not only seem to
 	for _, c := range row.Value.Copies {
-		elsewhere = elsewhere || c.Instance != m.set.Instance && c.Loaded != 0
+		elsewhere = elsewhere || c.Instance != m.set.Instance && c.Loaded != 0 && c.Loaded <= proven
 	}
 	for _, failure := range row.Value.Failures {
 		known = known || m.now().Sub(time.UnixMilli(failure.At)) >= 30*time.Minute

@@ -22,12 +22,14 @@ type Election struct {
 	table   *Table[string]
 	self    string
 	leads   atomic.Bool
+	led     func()
 	moved   chan struct{}
 }
 
-// NewElection prepares a candidate.
-func NewElection(s *Store, session *Session, self string) *Election {
-	e := &Election{session: session, self: self, moved: make(chan struct{}, 1)}
+// NewElection prepares a candidate. led is called whenever it becomes the leader: what nobody did while there was none is
+// to be done then.
+func NewElection(s *Store, session *Session, self string, led func()) *Election {
+	e := &Election{session: session, self: self, led: led, moved: make(chan struct{}, 1)}
 	e.table = NewTable(s, latch, Codec[string]{
 		Decode: func(raw []byte) (*string, error) { name := string(raw); return &name, nil },
 		Encode: func(name *string) ([]byte, error) { return []byte(*name), nil },
@@ -44,6 +46,12 @@ func (e *Election) poke() {
 
 // Leads tells whether this process is the leader.
 func (e *Election) Leads() bool { return e.leads.Load() }
+
+func (e *Election) become(leads bool) {
+	if e.leads.Swap(leads) != leads && leads {
+		e.led()
+	}
+}
 
 // Run is a candidate until the context ends.
 func (e *Election) Run(ctx context.Context) {
@@ -80,7 +88,7 @@ func (e *Election) campaign(ctx context.Context) error {
 			// The record is of a former life of this process, or was written and the answer lost: make it this session's.
 			return e.take(ctx, row.Revision)
 		}
-		e.leads.Store(mine && lease != 0)
+		e.become(mine && lease != 0)
 		return nil
 	}
 	if lease == 0 {
@@ -102,7 +110,7 @@ func (e *Election) take(ctx context.Context, revision int64) error {
 		}
 		return err
 	}
-	e.leads.Store(true)
 	e.table.set(leader, &e.self, now)
+	e.become(true)
 	return nil
 }

@@ -104,6 +104,11 @@ func (m *Model) SetFailure(f Failure) {
 	slices.SortFunc(m.Failures, func(a, b Failure) int { return strings.Compare(a.Instance, b.Instance) })
 }
 
+// FailedIn tells whether loading failed in an instance, however long ago.
+func (m *Model) FailedIn(instance string) bool {
+	return slices.ContainsFunc(m.Failures, func(f Failure) bool { return f.Instance == instance })
+}
+
 // RemoveFailure tells whether there was one.
 func (m *Model) RemoveFailure(instance string) bool {
 	before := len(m.Failures)

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -162,16 +163,17 @@ func readOnly(t *testing.T, endpoint string) {
 	}
 }
 
-// TestElection: one leads, and another takes over when it has gone.
+// TestElection: one leads, and another takes over when it has gone. Each is told once that it does.
 func TestElection(t *testing.T) {
 	endpoint := etcd(t)
 	var elections [2]*Election
 	var stops [2]context.CancelFunc
+	var led [2]atomic.Int32
 	for i := range elections {
 		s := open(t, endpoint, false)
 		session := NewSession(s, 2*time.Second)
 		ctx, stop := context.WithCancel(t.Context())
-		elections[i], stops[i] = NewElection(s, session, fmt.Sprint("i", i)), stop
+		elections[i], stops[i] = NewElection(s, session, fmt.Sprint("i", i), func() { led[i].Add(1) }), stop
 		go session.Run(ctx)
 		go elections[i].Run(ctx)
 	}
@@ -190,6 +192,12 @@ func TestElection(t *testing.T) {
 	eventually(t, "the other takes over", func() error {
 		if !elections[other].Leads() {
 			return errors.New("nobody leads")
+		}
+		return nil
+	})
+	eventually(t, "each is told", func() error {
+		if a, b := led[0].Load(), led[1].Load(); a != 1 || b != 1 {
+			return fmt.Errorf("%d and %d times", a, b)
 		}
 		return nil
 	})

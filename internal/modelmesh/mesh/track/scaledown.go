@@ -16,7 +16,6 @@ const (
 	unusedShare       = 10 // parts of the age of the oldest model
 	unusedMost        = 10 * time.Hour
 	quietTicks        = 8
-	quietAfterLoad    = 30 * time.Minute
 	calmLeast         = 10 * time.Minute
 	calmMost          = 5 * time.Hour
 	calmNumerator     = 2
@@ -24,6 +23,9 @@ const (
 	mostQueued        = 1
 	fewestToBeDropped = 2
 )
+
+// QuietAfterLoad is how long copies beyond the second stay at least.
+const QuietAfterLoad = 30 * time.Minute
 
 // Copy is what one instance knows of a model of its own that has other copies.
 type Copy struct {
@@ -48,6 +50,15 @@ type State struct {
 	LRUTime  int64
 	Capacity int64
 	Tick     time.Duration
+	// Third is how long copies beyond the second stay at least; QuietAfterLoad when it is 0.
+	Third time.Duration
+}
+
+func (s State) third() time.Duration {
+	if s.Third > 0 {
+		return s.Third
+	}
+	return QuietAfterLoad
 }
 
 func (s State) age() time.Duration {
@@ -73,7 +84,7 @@ func (s State) Spare(c Copy) bool {
 		return c.WorsePlace && s.since(c.LastUsed) > s.unused()
 	}
 	return s.since(c.LastUnload) > quietTicks*s.Tick &&
-		s.since(c.LastLoad) > quietAfterLoad &&
+		s.since(c.LastLoad) > s.third() &&
 		s.since(c.LastHeavy) > s.calm() &&
 		c.RPM*calmDenominator <= c.Threshold*calmNumerator &&
 		c.Queued <= mostQueued
@@ -83,7 +94,9 @@ func (s State) Spare(c Copy) bool {
 func (s State) unused() time.Duration { return min(s.age()/unusedShare, unusedMost) }
 
 // calm is how long a further copy must have had little to do; the younger what has to go for it, the less.
-func (s State) calm() time.Duration { return min(max(s.age()/unusedShare, calmLeast), calmMost) }
+func (s State) calm() time.Duration {
+	return min(max(s.age()/unusedShare, min(calmLeast, s.third())), calmMost)
+}
 
 // ScaleDown picks the copies that should go, those used longest ago first, a twentieth of the capacity at most. Nothing goes
 // while there is space. Copies that were used in the same millisecond are different ones all the same. Whoever acts on it
