@@ -58,6 +58,9 @@ func ServingConfig() (map[string]any, error) {
 	if agent := config["agent"]; agent["image"] == "" {
 		agent["image"], agent["command"] = "modelplane-pod", []string{"/modelplane-pod", "agent"}
 	}
+	if router := config["router"]; router["image"] == "" {
+		router["image"], router["command"] = "modelplane-pod", []string{"/modelplane-pod", "router"}
+	}
 	out := map[string]any{}
 	for key, value := range config {
 		text, err := json.Marshal(value)

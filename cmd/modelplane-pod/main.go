@@ -16,6 +16,8 @@ import (
 	"github.com/modelplane/modelplane/internal/modelmesh/rest"
 	"github.com/modelplane/modelplane/internal/process/command"
 	"github.com/modelplane/modelplane/internal/serving/agent"
+	"github.com/modelplane/modelplane/internal/serving/qpext"
+	"github.com/modelplane/modelplane/internal/serving/router"
 )
 
 func main() {
@@ -38,6 +40,6 @@ func newRoot() *cobra.Command {
 	root := &cobra.Command{Use: "modelplane-pod", Short: "What Modelplane runs in the pods of models"}
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.AddCommand(initializer.New(), mesh.NewCommand(), mesh.NewStopCommand(), puller.NewCommand(), rest.NewCommand(), agent.NewCommand(),
-		command.NewVersion())
+		router.NewCommand(), qpext.NewCommand(), command.NewVersion())
 	return root
 }

@@ -56,6 +56,9 @@ func TestWrongCallsAreOneLine(t *testing.T) {
 		{[]string{"mesh-rest", "--max-pending-bytes=1"}, "--max-pending-bytes must be at least"},
 		{[]string{"agent", "--max-batchsize=none"}, `--max-batchsize is "none"`},
 		{[]string{"agent", "--log-url", "s3a://b"}, "cannot be written to s3a:// addresses"},
+		{[]string{"router", "--max-requests=0"}, "--max-requests at least 1"},
+		{[]string{"router", "--unknown"}, "unknown flag: --unknown"},
+		{[]string{"qpext", "--log-level=loud"}, "--log-level"},
 		{[]string{"version", "--output=xml"}, "--output"},
 	} {
 		t.Run(strings.Join(c.args, " "), func(t *testing.T) { commandtest.WrongCall(t, newRoot(), c.args, c.want) })

@@ -21,6 +21,8 @@ import (
 	"github.com/modelplane/modelplane/internal/modelmesh/rest"
 	"github.com/modelplane/modelplane/internal/process/command"
 	"github.com/modelplane/modelplane/internal/serving/agent"
+	"github.com/modelplane/modelplane/internal/serving/qpext"
+	"github.com/modelplane/modelplane/internal/serving/router"
 )
 
 func TestUpToDate(t *testing.T) {
@@ -66,7 +68,7 @@ func TestLinks(t *testing.T) {
 func programs() map[string]*cobra.Command {
 	pod := &cobra.Command{Use: "modelplane-pod"}
 	pod.AddCommand(initializer.New(), mesh.NewCommand(), mesh.NewStopCommand(), puller.NewCommand(), rest.NewCommand(),
-		agent.NewCommand(), command.NewVersion())
+		agent.NewCommand(), router.NewCommand(), qpext.NewCommand(), command.NewVersion())
 	return map[string]*cobra.Command{"modelplane": commands.New(), "modelplane-pod": pod}
 }
 

@@ -119,9 +119,10 @@ func TestParseReadsEveryKey(t *testing.T) {
 		"agent": {KeyAgent, `{"image":"a:1","command":["/c","d"],"memoryLimit":"2Gi"}`, func(c *Config) {
 			c.Agent.Image, c.Agent.Command, c.Agent.MemoryLimit = "a:1", []string{"/c", "d"}, resource.MustParse("2Gi")
 		}},
-		"router": {KeyRouter, `{"image":"r:1","headers":{"propagate":["Authorization","X-.*"]},"imagePullPolicy":"Always",
+		"router": {KeyRouter, `{"image":"r:1","command":["/c","r"],"headers":{"propagate":["Authorization","X-.*"]},"imagePullPolicy":"Always",
 			"imagePullSecrets":["pull"]}`, func(c *Config) {
 			c.Router.Image, c.Router.Headers.Propagate = "r:1", []string{"Authorization", "X-.*"}
+			c.Router.Command = []string{"/c", "r"}
 			c.Router.ImagePullPolicy, c.Router.ImagePullSecrets = "Always", []string{"pull"}
 		}},
 		"deploy Serverless":    {KeyDeploy, `{"defaultDeploymentMode":"Serverless"}`, func(c *Config) { c.Deploy.DefaultDeploymentMode = ModeKnative }},

@@ -261,6 +261,9 @@ type Agent struct {
 // Router is the container that serves an InferenceGraph.
 type Router struct {
 	Image string `json:"image"`
+	// Command belongs to the image: what it is started with, before its flags. Empty means that the image starts its router
+	// by itself.
+	Command []string `json:"command,omitempty"` // what does not say it is recognised as before
 	Resources
 	Headers          RouterHeaders `json:"headers"`
 	ImagePullPolicy  string        `json:"imagePullPolicy"`

@@ -25,11 +25,20 @@ func TrimDeployment(obj client.Object) {
 			kept.Template.Spec.InitContainers = []corev1.Container{{Name: c.Name, Image: c.Image, Command: c.Command}}
 		}
 	}
+	if _, router := d.Labels[ofGraph]; router {
+		for _, c := range d.Spec.Template.Spec.Containers {
+			kept.Template.Spec.Containers = append(kept.Template.Spec.Containers, corev1.Container{Name: c.Name, Image: c.Image, Command: c.Command})
+		}
+	}
 	d.Spec = kept
 }
 
-// downloader is the init container that fetches models.
-const downloader = "storage-initializer"
+// downloader is the init container that fetches models, and ofGraph the label of routers of graphs: what runs there is
+// compared with what would be made now.
+const (
+	downloader = "storage-initializer"
+	ofGraph    = "serving.kserve.io/inferencegraph"
+)
 
 // TrimService keeps of a live Service what tells whether it has to be made anew, and what of its selector is ours alone.
 func TrimService(obj client.Object) {

@@ -123,6 +123,12 @@ func TestConfiguration(t *testing.T) {
 	if !standard.Security.AutoMountServiceAccountToken || !standard.StorageInitializer.EnableModelcar {
 		t.Error("the chart's own settings did not arrive")
 	}
+	if r := standard.Router; r.Image != "modelplane-pod:v"+appVersion(t) || strings.Join(r.Command, " ") != "/modelplane-pod router" {
+		t.Errorf("graphs run on %s %q", r.Image, r.Command)
+	}
+	if r := parse(`{serving: {config: {router: {image: "kserve/router:v0.20.0"}}}}`).Router; r.Image != "kserve/router:v0.20.0" || r.Command != nil {
+		t.Errorf("another router is started as %s %q", r.Image, r.Command)
+	}
 	// What is not an image, a name of a key or a setting of the chart is what holds without a ConfigMap.
 	plain := config.Default()
 	if diff := cmp.Diff(plain.Ingress, standard.Ingress); diff != "" {

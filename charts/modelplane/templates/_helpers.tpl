@@ -157,6 +157,11 @@ true
 {{- if .Values.activator.enabled -}}
 {{- $_ := set $config.autoscaler "activator" (get $config.autoscaler "activator" | default (include "modelplane.activator" .)) -}}
 {{- end -}}
+{{- $router := $config.router -}}
+{{- $_ := set $router "image" ($router.image | default $own) -}}
+{{- if and (eq $router.image $own) (not (get $router "command")) -}}
+{{- $_ := set $router "command" (list "/modelplane-pod" "router") -}}
+{{- end -}}
 {{- toJson $config -}}
 {{- end -}}
 

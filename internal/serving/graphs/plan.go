@@ -23,6 +23,8 @@ import (
 type planner struct {
 	graph *v1alpha1.InferenceGraph
 	seen  *Seen
+	// rest recognises the router but for its program; empty where that is not ours.
+	rest string
 }
 
 // Plan implements engine.Kind.

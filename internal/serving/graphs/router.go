@@ -4,6 +4,7 @@ package graphs
 
 import (
 	"encoding/json"
+	"fmt"
 	"maps"
 	"strconv"
 	"strings"
@@ -27,6 +28,9 @@ const (
 	pathReady    = "/readyz"
 	routerPort   = 8080
 	kindGraph    = "InferenceGraph"
+
+	// longestArgument is what Linux takes.
+	longestArgument = 128<<10 - 1
 )
 
 // annotationGeneration is on the router's own object (not on its pods) and says
@@ -40,9 +44,11 @@ func (p *planner) pod(spec *v1alpha1.InferenceGraphSpec) (corev1.PodSpec, error)
 	if err != nil {
 		return corev1.PodSpec{}, err
 	}
+	if len(graph) > longestArgument {
+		return corev1.PodSpec{}, fmt.Errorf("it takes %d bytes, and a program takes at most %d as an argument", len(graph), longestArgument)
+	}
 	router := &p.seen.Config.Router
 	c := corev1.Container{
-		Image:           router.Image,
 		ImagePullPolicy: corev1.PullPolicy(router.ImagePullPolicy),
 		Args:            []string{argGraph, string(graph)},
 		Resources:       router.Requirements(),
@@ -67,6 +73,7 @@ func (p *planner) pod(spec *v1alpha1.InferenceGraphSpec) (corev1.PodSpec, error)
 	for _, name := range router.ImagePullSecrets {
 		pod.ImagePullSecrets = append(pod.ImagePullSecrets, corev1.LocalObjectReference{Name: name})
 	}
+	p.start(&pod, spec)
 	return pod, nil
 }
 
@@ -152,6 +159,9 @@ func (p *planner) mark(obj client.Object, targets []*target) {
 	annotations[annotationGeneration] = strconv.FormatInt(p.graph.Generation, 10)
 	if urls := endpoints(targets); urls != "" {
 		annotations[annotationEndpoints] = urls
+	}
+	if p.rest != "" {
+		annotations[annotationRest] = p.rest
 	}
 	obj.SetAnnotations(annotations)
 }
