@@ -8,9 +8,10 @@ import (
 	"strings"
 )
 
-// trouble makes the program fail as its first argument says. It serves when there is none.
+// trouble makes the program fail as its first argument says. It serves when there is none, or only flags, as components of
+// services get them.
 func trouble(args []string) {
-	if len(args) == 0 {
+	if len(args) == 0 || strings.HasPrefix(args[0], "--") {
 		return
 	}
 	switch args[0] {
