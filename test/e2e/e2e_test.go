@@ -80,6 +80,7 @@ func TestMachine(t *testing.T) {
 			{"the gateway is removed and installed again", cluster.gatewayGoesAndComes},
 			{"the gateway's services end", cluster.endFrontDoor},
 			{"a canary gets its share", cluster.canaryGetsItsShare},
+			{"services sleep and wake", cluster.servicesSleep},
 			{"no request is lost", cluster.nothingIsLost},
 		}},
 	})

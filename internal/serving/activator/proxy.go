@@ -82,6 +82,9 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		p.unknown(w, r, ambiguous)
 		return
 	}
+	if t.parts() {
+		w.Header().Set("Connection", "close")
+	}
 	passage := &passage{target: t, port: port, hold: p.hold, body: newBody(r)}
 	seen := &status{ResponseWriter: w}
 	if r.Header.Get(headerForwarded) == "" {
@@ -317,6 +320,7 @@ const statusClientGone = 499
 // unknown answers requests for nobody.
 func (p *proxy) unknown(w http.ResponseWriter, r *http.Request, ambiguous bool) {
 	p.metrics.unknown.Inc()
+	w.Header().Set("Connection", "close") // it may be one from before, and a new one lead elsewhere
 	if ambiguous {
 		answer(w, http.StatusMisdirectedRequest, fmt.Sprintf("Several namespaces have a service called %q. Ask for it with its namespace, as %[1]s.NAMESPACE.", shown(r.Host)))
 		return

@@ -113,9 +113,36 @@ func TestFind(t *testing.T) {
 			t.Errorf("%q: the pod got %s", host, text)
 		}
 	}
-	b.remove("other", "both")
-	if code, text, err := b.ask(t.Context(), "both", ""); code != 200 {
-		t.Errorf("a name that is no longer shared: %d %s %v", code, text, err)
+}
+
+// TestParting: a service that is no longer ours is handed on to for a while, on connections that end, and nobody else has its
+// name when it comes back.
+func TestParting(t *testing.T) {
+	b := newBench(t, time.Second, 10, nil)
+	server := httptest.NewServer(http.HandlerFunc(echo))
+	defer server.Close()
+	b.service("team", "iris", 0).setPods([]*pod{podAt(t, server.URL)})
+	for _, c := range []struct {
+		do    func()
+		close bool
+	}{{func() {}, false}, {func() { b.remove("team", "iris") }, true}, {func() { b.service("team", "iris", 0) }, false}} {
+		c.do()
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, b.server.URL, http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Host = "iris"
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = resp.Body.Close()
+		if resp.StatusCode != http.StatusOK || resp.Close != c.close {
+			t.Errorf("%s, closed %v, want %v", resp.Status, resp.Close, c.close)
+		}
+	}
+	if all := b.all(); len(all) != 1 {
+		t.Errorf("%d targets", len(all))
 	}
 }
 

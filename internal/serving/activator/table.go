@@ -22,13 +22,15 @@ type table struct {
 
 	mu      sync.RWMutex
 	targets map[string]*target
+	// parted are those that are no longer ours, for as long as requests may still come here.
+	parted map[string]*target
 	// names are service.namespace, service.namespace.svc, the hosts from outside and the address of the Service; short the bare
 	// names of Services.
 	names, short map[string][]*target
 }
 
 func newTable(b *bounds, wake func(*target)) *table {
-	return &table{bounds: b, wake: wake, targets: map[string]*target{}, names: map[string][]*target{}, short: map[string][]*target{}}
+	return &table{bounds: b, wake: wake, targets: map[string]*target{}, parted: map[string]*target{}, names: map[string][]*target{}, short: map[string][]*target{}}
 }
 
 // put takes a component as its Service describes it.
@@ -36,13 +38,14 @@ func (b *table) put(namespace, name string, created time.Time, s activation.Sett
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	key := namespace + "/" + name
-	t := b.targets[key]
+	t := cmp.Or(b.targets[key], b.parted[key])
 	if t != nil {
 		b.forget(t)
 	} else {
 		t = &target{namespace: namespace, name: name, bounds: b.bounds, wake: b.wake}
-		b.targets[key] = t
 	}
+	b.targets[key] = t
+	delete(b.parted, key)
 	t.created = created
 	t.set(s, ports)
 	for _, n := range b.namesOf(t) {
@@ -52,15 +55,30 @@ func (b *table) put(namespace, name string, created time.Time, s activation.Sett
 	return t
 }
 
-// remove forgets a component. Requests that are under way end as they end.
+// partingLasts is how long requests for a component are handed on that is no longer ours. Clients are asked to connect anew,
+// which leads them to the pods.
+const partingLasts = time.Minute
+
+// remove parts with a component: it is not scaled any more, and forgotten after a while.
 func (b *table) remove(namespace, name string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	key := namespace + "/" + name
-	if t := b.targets[key]; t != nil {
-		b.forget(t)
-		delete(b.targets, key)
+	t := b.targets[key]
+	if t == nil {
+		return
 	}
+	delete(b.targets, key)
+	b.parted[key] = t
+	t.part()
+	time.AfterFunc(partingLasts, func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		if b.parted[key] == t {
+			b.forget(t)
+			delete(b.parted, key)
+		}
+	})
 }
 
 func (b *table) forget(t *target) {

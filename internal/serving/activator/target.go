@@ -80,6 +80,7 @@ type target struct {
 	queue    []*waiter
 	gate     time.Time // closed until then
 	waking   bool
+	parting  bool // see table.remove
 
 	inside  int64 // requests that wait or are at a pod
 	arrived uint64
@@ -93,8 +94,20 @@ func (t *target) key() string { return t.namespace + "/" + t.name }
 func (t *target) set(s activation.Settings, ports []port) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.settings, t.ports = s, ports
+	t.settings, t.ports, t.parting = s, ports, false
 	t.dispatch()
+}
+
+func (t *target) part() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.parting = true
+}
+
+func (t *target) parts() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.parting
 }
 
 func (t *target) scaling() activation.Settings {
@@ -264,7 +277,7 @@ func (t *target) later(after time.Duration) {
 // rouse asks for a pod when requests wait and there is none, and again as long as none comes.
 func (t *target) rouse() {
 	now := time.Now()
-	if t.waking || len(t.queue) == 0 || now.Before(t.gate) || slices.ContainsFunc(t.pods, func(p *pod) bool { return !now.Before(p.condemned) }) {
+	if t.waking || t.parting || len(t.queue) == 0 || now.Before(t.gate) || slices.ContainsFunc(t.pods, func(p *pod) bool { return !now.Before(p.condemned) }) {
 		return
 	}
 	t.waking = true
