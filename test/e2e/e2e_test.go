@@ -63,6 +63,9 @@ func TestMachine(t *testing.T) {
 			{"models come from storages", cluster.modelsComeFromStorages},
 			{"failures are explained", cluster.failuresAreExplained},
 		}},
+		{name: "beside the server", parts: []part{
+			{"the agent logs and batches and brings models", cluster.agentWorks},
+		}},
 		{name: "many models", parts: []part{
 			{"a mesh serves many models", cluster.meshServesMany},
 			{"the page about ModelMesh is true", cluster.meshPageIsTrue},
