@@ -42,17 +42,8 @@ type mesh struct {
 	pods []string // addresses
 }
 
-// wantsMesh leaves out what takes minutes more than a run of everything has: it is asked for with MODELPLANE_E2E_MESH=1.
-func (c cluster) wantsMesh() {
-	c.Helper()
-	if os.Getenv("MODELPLANE_E2E_MESH") == "" {
-		c.Skip("many models on a mesh are tried when MODELPLANE_E2E_MESH=1 asks for it")
-	}
-}
-
 // meshPageIsTrue does what docs/modelmesh.md says.
 func (c cluster) meshPageIsTrue() {
-	c.wantsMesh()
 	port := c.freePort()
 	c.follow("docs/modelmesh.md", "python3", "service/modelmesh-serving 8008", "service/modelmesh-serving "+port+":8008",
 		"localhost:8008", "localhost:"+port)
@@ -61,7 +52,6 @@ func (c cluster) meshPageIsTrue() {
 // meshServesMany has five times as many models as fit into the memory of two pods. Each of them answers over gRPC and REST,
 // also after a pod was killed; what cannot be loaded says why; and pods that nobody needs end, until somebody needs them.
 func (c cluster) meshServesMany() {
-	c.wantsMesh()
 	m := &mesh{cluster: c}
 	m.open()
 	m.timed("200 models are there", func() { m.register(0, manyModels) })
