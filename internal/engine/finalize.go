@@ -122,7 +122,7 @@ func (r *reconciler[T, Seen]) ending(ctx context.Context, obj T) (*Plan, error) 
 	if ending.Finished {
 		return nil, nil
 	}
-	if ending.Problem == nil && ending.Status == nil {
+	if ending.Problem == nil && ending.Status == nil && !r.spec.second() { // else what the first one says would contradict it
 		ending.Problem = WaitFor("Deleting", "It is being deleted, and waits for what must happen before. Nothing needs to be done.").passes()
 	}
 	return &ending.Plan, nil

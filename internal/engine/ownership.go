@@ -23,6 +23,9 @@ type StatusOwnership struct {
 	// Conditions by their types. The condition of Spec.Ready must be among them;
 	// Stalled may be.
 	Conditions []string
+	// Alone are conditions that it decides as well in a process where no controller decides the rest, so that those who
+	// wait for them do not wait in vain.
+	Alone []string
 	// Fields of the status, by their names in JSON; "components.predictor" is one entry of the map components.
 	Fields []string
 	// Where limits it to some objects, such as those of one mode. Of all others it has nothing. All if nil.
@@ -127,7 +130,10 @@ func lower(status map[string]any, entries []string) map[string]any {
 
 // decides tells whether a condition is this controller's.
 func (p part) decides(condition string) bool {
-	return p.has(func(o *StatusOwnership) bool { return slices.Contains(o.Conditions, condition) })
+	alone := p.all != nil && !slices.ContainsFunc(p.all.specs, func(s Spec) bool { return s.Status == nil })
+	return p.has(func(o *StatusOwnership) bool {
+		return slices.Contains(o.Conditions, condition) || alone && slices.Contains(o.Alone, condition)
+	})
 }
 
 func (p part) decidesField(name string) bool {

@@ -52,6 +52,8 @@ const patience = 60 * time.Second
 type house struct {
 	*servingtest.Bench
 	release string
+	// enabled are the domains.
+	enabled []string
 }
 
 // installed are the kinds of the chart that a manager outside of the cluster needs. What the platform is configured
@@ -61,11 +63,17 @@ var installed = []string{
 	"ValidatingWebhookConfiguration", "MutatingWebhookConfiguration",
 }
 
-// install makes a house of a cluster for the length of the test.
-func install(t testing.TB, cluster *testkit.Cluster) *house {
+// install makes a house of a cluster for the length of the test, for these domains, or else for serving alone.
+func install(t testing.TB, cluster *testkit.Cluster, domains ...string) *house {
 	t.Helper()
 	define(t, cluster)
-	h := &house{Bench: &servingtest.Bench{Bench: domaintest.New(t, cluster, servingtest.Scheme), Platform: cluster.Namespace(t)}}
+	if len(domains) == 0 {
+		domains = []string{admission.Serving}
+	}
+	h := &house{
+		Bench:   &servingtest.Bench{Bench: domaintest.New(t, cluster, servingtest.Scheme), Platform: cluster.Namespace(t)},
+		enabled: domains,
+	}
 	h.release = "s" + h.Platform[strings.LastIndex(h.Platform, "-")+1:]
 	account := ""
 	for _, o := range charttest.Render(t, h.chart()) {
@@ -83,7 +91,11 @@ func install(t testing.TB, cluster *testkit.Cluster) *house {
 
 // chart is the release that the house is made of.
 func (h *house) chart() chart.Release {
-	return chart.Release{Name: h.release, Namespace: h.Platform, Values: map[string]any{"enable": []any{admission.Serving}}}
+	var enable []any
+	for _, name := range h.enabled {
+		enable = append(enable, name)
+	}
+	return chart.Release{Name: h.release, Namespace: h.Platform, Values: map[string]any{"enable": enable}}
 }
 
 // define installs the kinds of the domain. Those that need conversion have tests elsewhere.
@@ -129,7 +141,7 @@ func (h *house) run(t testing.TB, cfg *rest.Config, opts manager.Options) (stop 
 	if err != nil {
 		t.Fatal(err)
 	}
-	enabled, err := manager.Select(all, []string{admission.Serving})
+	enabled, err := manager.Select(all, h.enabled)
 	if err != nil {
 		t.Fatal(err)
 	}

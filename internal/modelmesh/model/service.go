@@ -8,10 +8,11 @@ import (
 	"strings"
 
 	"github.com/modelplane/modelplane/api/serving/v1beta1"
+	"github.com/modelplane/modelplane/internal/config"
 )
 
 // Mode is the deployment mode of InferenceServices whose predictor is a model of the mesh.
-const Mode = "ModelMesh"
+const Mode = config.ModeModelMesh
 
 // Annotations of InferenceServices with which storage and runtime were named before there were fields for them.
 const (
@@ -20,9 +21,15 @@ const (
 	AnnotationRuntime    = "serving.kserve.io/servingRuntime"
 )
 
-// InMesh tells whether the predictor of an InferenceService is a model of the mesh.
+// InMesh tells whether the predictor of an InferenceService is a model of the mesh now. The mode that was recorded once
+// stays, whatever becomes of the annotation, as it does for all that stands around the predictor; and a service that is
+// stopped has no model anywhere.
 func InMesh(isvc *v1beta1.InferenceService) bool {
-	return isvc.Annotations[v1beta1.AnnotationDeploymentMode] == Mode
+	mode, recorded := config.TranslateMode(isvc.Status.DeploymentMode)
+	if !recorded {
+		mode = isvc.Annotations[v1beta1.AnnotationDeploymentMode]
+	}
+	return mode == Mode && !strings.EqualFold(isvc.Annotations[v1beta1.AnnotationStop], "true")
 }
 
 // OfService is the model that an InferenceService asks for. Where it is invalid, the model has a name, and a type if that

@@ -9,6 +9,7 @@ package predictors
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -91,15 +92,21 @@ func (d *Domain) Controllers() []engine.Controller {
 	second.ReadyEvent, second.NotReadyEvent = "PredictorReady", "PredictorNotReady"
 	second.Status = &engine.StatusOwnership{
 		Conditions: []string{conditionPredictor, conditionIngress, conditionDeployment},
-		Fields:     []string{"modelStatus", "url", "components.predictor"},
-		Where: func(obj kubeclient.Object) bool {
-			return obj.GetAnnotations()[v1beta1.AnnotationDeploymentMode] == model.Mode
-		},
+		Alone:      []string{v1beta1.ConditionReady},
+		Fields:     []string{"modelStatus", "observedGeneration", "url", "components.predictor"},
+		Where:      speaksFor,
 	}
 	return []engine.Controller{
 		engine.For[*v1alpha1.Predictor, Seen](predictors{d}, first),
 		engine.For[*v1beta1.InferenceService, Seen](services{d}, second),
 	}
+}
+
+// speaksFor tells whether the predictor of a service is the mesh's to tell of: also until it has left the mesh, so that
+// nothing which was said of it there stays behind.
+func speaksFor(obj kubeclient.Object) bool {
+	isvc, ok := obj.(*v1beta1.InferenceService)
+	return ok && (model.InMesh(isvc) || finalized(isvc, services{}.finalizer()))
 }
 
 // ofMeshes selects the EndpointSlices of meshes, which have the labels of their Services.
@@ -177,10 +184,7 @@ func (k services) finalizer() string { return engine.FinalizerPrefix + "meshserv
 // Plan implements engine.Kind. A service that has left the mesh is taken out of it.
 func (k services) Plan(isvc *v1beta1.InferenceService, seen Seen) engine.Plan {
 	if !model.InMesh(isvc) {
-		if !finalized(isvc, k.finalizer()) || seen.Deleted.Done {
-			return engine.Plan{NoFinalizer: true}
-		}
-		return engine.Plan{Calls: serviceTask(isvc, seen).removal()}
+		return leave(isvc, seen)
 	}
 	t := serviceTask(isvc, seen)
 	plan := t.plan()
@@ -188,6 +192,27 @@ func (k services) Plan(isvc *v1beta1.InferenceService, seen Seen) engine.Plan {
 		plan.Status = t.serviceStatus()
 	}
 	return plan
+}
+
+// leave takes a service out of the mesh, and what was said of its model out of its status.
+func leave(isvc *v1beta1.InferenceService, seen Seen) engine.Plan {
+	if !finalized(isvc, services{}.finalizer()) || seen.Deleted.Done && !speaks(isvc) {
+		return engine.Plan{NoFinalizer: true}
+	}
+	plan := engine.Plan{Status: &v1beta1.InferenceServiceStatus{}}
+	if seen.Deleted.Done {
+		plan.RequeueAfter = time.Second // until what is read here says what was written
+	} else {
+		plan.Calls = serviceTask(isvc, seen).removal()
+	}
+	return plan
+}
+
+// speaks tells whether a status has anything that the mesh said.
+func speaks(isvc *v1beta1.InferenceService) bool {
+	_, reached := isvc.Status.Components[v1beta1.PredictorComponent]
+	return reached || isvc.Status.ModelStatus != nil || isvc.Status.URL != nil ||
+		slices.ContainsFunc(isvc.Status.Conditions, func(c v1beta1.Condition) bool { return c.Type == conditionPredictor })
 }
 
 // Teardown implements engine.Teardown.

@@ -13,6 +13,7 @@ import (
 	"github.com/modelplane/modelplane/api/serving/v1alpha1"
 	"github.com/modelplane/modelplane/api/serving/v1beta1"
 	"github.com/modelplane/modelplane/internal/engine"
+	"github.com/modelplane/modelplane/internal/kube"
 	"github.com/modelplane/modelplane/internal/modelmesh/client"
 	"github.com/modelplane/modelplane/internal/modelmesh/model"
 	"github.com/modelplane/modelplane/internal/modelmesh/wire"
@@ -31,6 +32,10 @@ type task struct {
 	wasReady bool
 	// fresh says that nothing was said yet.
 	fresh bool
+	// generation is that of a service, and observed the one that its status speaks of. around is whether it is ready, as
+	// somebody says who looks after more of it than its predictor.
+	generation, observed int64
+	around               *kube.Condition
 
 	// now is what is to be said, if anything is.
 	now  v1alpha1.PredictorStatus
@@ -58,7 +63,23 @@ func serviceTask(isvc *v1beta1.InferenceService, seen Seen) *task {
 	t.fresh = isvc.Status.ModelStatus == nil
 	t.model, t.invalid = model.OfService(isvc)
 	t.wasReady = t.before.Available
+	t.generation, t.observed = isvc.Generation, isvc.Status.ObservedGeneration
+	if isvc.Spec.Transformer != nil || isvc.Spec.Explainer != nil {
+		t.around = readyOf(isvc)
+	}
 	return t
+}
+
+// readyOf is what a service says of itself.
+func readyOf(isvc *v1beta1.InferenceService) *kube.Condition {
+	out := &kube.Condition{Type: v1beta1.ConditionReady, Status: metav1.ConditionUnknown, Reason: "NotLookedAfter",
+		Message: "The mesh looks after the predictor alone. Enable the domain serving for what is around it."}
+	for _, c := range isvc.Status.Conditions {
+		if c.Type == v1beta1.ConditionReady {
+			out.Status, out.Reason, out.Message, out.Severity = metav1.ConditionStatus(c.Status), c.Reason, c.Message, c.Severity
+		}
+	}
+	return out
 }
 
 // Reasons that are no word of the mesh.

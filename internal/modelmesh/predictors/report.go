@@ -8,6 +8,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/modelplane/modelplane/api/serving/v1alpha1"
 	"github.com/modelplane/modelplane/api/serving/v1beta1"
@@ -62,6 +63,7 @@ func fromService(isvc *v1beta1.InferenceService) v1alpha1.PredictorStatus {
 // serviceStatus is our part of what an InferenceService says.
 func (t *task) serviceStatus() *v1beta1.InferenceServiceStatus {
 	n, out := t.now, &v1beta1.InferenceServiceStatus{}
+	out.ObservedGeneration = t.generation
 	out.ModelStatus = &v1beta1.ModelStatus{
 		TransitionStatus:    v1beta1.TransitionStatus(cmp.Or(n.TransitionStatus, v1alpha1.InProgress)),
 		ModelRevisionStates: &v1beta1.ModelRevisionStates{ActiveModelState: n.ActiveModelState, TargetModelState: n.TargetModelState},
@@ -83,9 +85,13 @@ func (t *task) serviceStatus() *v1beta1.InferenceServiceStatus {
 	latest := t.latest(ready)
 	ready.Type, latest.Type, latest.Severity = conditionPredictor, conditionDeployment, v1beta1.SeverityInfo
 	ingress := kube.Condition{Type: conditionIngress, Status: ready.Status, Reason: ready.Reason, Message: ready.Message}
-	all := []kube.Condition{ingress, ready}
+	all := []kube.Condition{ingress, ready, t.summary(ready)}
 	if latest.Status != ready.Status { // it is there only while something else answers than was asked for
-		all = []kube.Condition{ingress, latest, ready}
+		all = append(all, latest)
+	}
+	if latest.Status != metav1.ConditionTrue && ready.Status == metav1.ConditionTrue {
+		// Whoever waits for a generation to be ready waits until it is the one that answers.
+		out.ObservedGeneration = t.observed
 	}
 	for _, c := range all {
 		out.Conditions = append(out.Conditions, v1beta1.Condition{
@@ -93,4 +99,13 @@ func (t *task) serviceStatus() *v1beta1.InferenceServiceStatus {
 		})
 	}
 	return out
+}
+
+// summary is whether the service is ready, where nobody but the mesh tells: its predictor is all of it. What somebody else
+// says of a service that has more than a predictor stays.
+func (t *task) summary(predictor kube.Condition) kube.Condition {
+	if t.around == nil {
+		return kube.Condition{Type: v1beta1.ConditionReady, Status: predictor.Status, Reason: predictor.Reason, Message: predictor.Message}
+	}
+	return *t.around
 }

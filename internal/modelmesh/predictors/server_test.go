@@ -3,6 +3,7 @@
 package predictors
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -58,7 +59,7 @@ func (around) Observe(context.Context, engine.Reader, *v1beta1.InferenceService)
 
 func (around) Plan(isvc *v1beta1.InferenceService, _ struct{}) engine.Plan {
 	s := isvc.Status.DeepCopy()
-	s.ObservedGeneration, s.DeploymentMode = isvc.Generation, "ModelMesh"
+	s.ObservedGeneration, s.DeploymentMode = isvc.Generation, cmp.Or(isvc.Annotations[v1beta1.AnnotationDeploymentMode], "Standard")
 	if s.Components == nil {
 		s.Components = map[v1beta1.ComponentType]v1beta1.ComponentStatusSpec{}
 	}

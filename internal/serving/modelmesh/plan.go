@@ -28,7 +28,7 @@ func Plan(isvc *v1beta1.InferenceService, seen *observed.State, begun engine.Pla
 		plan := judge.Fail(f)
 		cs := kube.Conditions{}
 		cs.False(status.ReadyConditions[f.Of], f.Problem.Reason, f.Problem.Message)
-		plan.Status = told(judge, cs, nil)
+		plan.Status = told(judge, cs, isvc.Status.Components) // which are kept
 		return plan
 	}
 	judge.Parts = parts
@@ -44,15 +44,14 @@ func Plan(isvc *v1beta1.InferenceService, seen *observed.State, begun engine.Pla
 	return engine.Plan{Children: plan.Children, Status: told(judge, cs, nil), Problem: plan.Problem}
 }
 
-// told adds what we look after to what the model mesh says.
+// told adds what we look after to what the model mesh says. Nothing else that was said before stays: it spoke of parts
+// that the service no longer has.
 func told(judge status.Judge, cs kube.Conditions, components map[v1beta1.ComponentType]v1beta1.ComponentStatusSpec) *v1beta1.InferenceServiceStatus {
-	s := judge.Isvc.Status.DeepCopy()
-	s.DeploymentMode = judge.RecordedMode()
-	for of, status := range components {
-		if s.Components == nil {
-			s.Components = map[v1beta1.ComponentType]v1beta1.ComponentStatusSpec{}
-		}
-		s.Components[of] = status
+	s, before := judge.New(), judge.Isvc.Status.DeepCopy()
+	s.ModelStatus, s.URL = before.ModelStatus, before.URL
+	s.Components = around(judge.Isvc, components)
+	if predictor, said := before.Components[v1beta1.PredictorComponent]; said {
+		s.Components[v1beta1.PredictorComponent] = predictor
 	}
 	all := kube.Conditions{}
 	for _, typ := range []string{status.PredictorReady, status.IngressReady} {
@@ -65,6 +64,21 @@ func told(judge status.Judge, cs kube.Conditions, components map[v1beta1.Compone
 	for _, c := range cs {
 		all.Set(c)
 	}
+	status.Ignored(&all, judge.IgnoredMode())
 	judge.Conclude(s, all)
 	return s
+}
+
+// around are the components of a service that are not the mesh's.
+func around(isvc *v1beta1.InferenceService, components map[v1beta1.ComponentType]v1beta1.ComponentStatusSpec) map[v1beta1.ComponentType]v1beta1.ComponentStatusSpec {
+	wanted := map[v1beta1.ComponentType]bool{
+		v1beta1.TransformerComponent: isvc.Spec.Transformer != nil, v1beta1.ExplainerComponent: isvc.Spec.Explainer != nil,
+	}
+	out := map[v1beta1.ComponentType]v1beta1.ComponentStatusSpec{}
+	for of, status := range components {
+		if wanted[of] {
+			out[of] = status
+		}
+	}
+	return out
 }

@@ -59,7 +59,7 @@ func (p *planner) status(now live, urls ingress.URLSet, ignored []string) *v1bet
 	p.judgeServices(&cs, s, now)
 	p.judgeFront(&cs, urls)
 	p.judge.ImageVolumes(&cs)
-	status.Ignored(&cs, append(ignored, p.judge.IgnoredSecrets()...))
+	status.Ignored(&cs, slices.Concat(ignored, p.judge.IgnoredSecrets(), p.judge.IgnoredMode()))
 	s.ModelStatus = p.modelStatus(now, cs.IsTrue(status.PredictorReady))
 	if urls.URL != "" && (p.isvc.Status.URL != nil || cs.IsTrue(status.IngressReady)) {
 		s.URL, s.Address = &urls.URL, &v1beta1.Addressable{URL: &urls.Address}

@@ -27,7 +27,7 @@ func (p *planner) status(front *frontDoor) *v1beta1.InferenceServiceStatus {
 	p.judgeCanaries(&cs, s)
 	p.judge.ImageVolumes(&cs)
 	p.judge.AtZero(&cs)
-	status.Ignored(&cs, append(append(front.ignored, p.ignoredZero()...), p.judge.IgnoredSecrets()...))
+	status.Ignored(&cs, slices.Concat(front.ignored, p.ignoredZero(), p.judge.IgnoredSecrets(), p.judge.IgnoredMode()))
 	s.ModelStatus = p.judge.ModelStatus(p.parts.Predictor)
 	p.addresses(s, cs, front.urls)
 	p.judge.Conclude(s, cs)

@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/modelplane/modelplane/api/serving/v1beta1"
+	"github.com/modelplane/modelplane/internal/config"
 	"github.com/modelplane/modelplane/internal/engine"
 	"github.com/modelplane/modelplane/internal/kube"
 	"github.com/modelplane/modelplane/internal/serving/observed"
@@ -134,6 +135,17 @@ func Ignored(cs *kube.Conditions, ignored []string) {
 	if len(ignored) > 0 {
 		cs.True(settingsIgnored, "NoEffect", strings.Join(ignored, " "))
 	}
+}
+
+// IgnoredMode tells that the service is run in another mode than its annotation asks for. Admission refuses such a change,
+// but not everybody asks it.
+func (j Judge) IgnoredMode() []string {
+	said := j.Isvc.Annotations[v1beta1.AnnotationDeploymentMode]
+	if mode, known := config.TranslateMode(said); !known || mode == j.Seen.Mode {
+		return nil
+	}
+	return []string{"Annotation " + v1beta1.AnnotationDeploymentMode + ": " + said + " has no effect, because the service has been run in mode " + j.Seen.Mode +
+		" before. To change it, delete the service and create it anew."}
 }
 
 // IgnoredSecrets tells which Secrets of service accounts hold nothing that models are fetched with.
