@@ -9,11 +9,11 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -62,8 +62,15 @@ type planned struct {
 	object   client.Object
 	gvk      schema.GroupVersionKind
 	warnings []string
-	decided  bool
+	// foreign is set for an object of somebody else's kind, of which something may be made all the same.
+	foreign bool
+	decided bool
 	engine.Decision
+}
+
+// nothing tells whether nothing comes of an object.
+func (d *planned) nothing() bool {
+	return len(d.Children)+len(d.Events)+len(d.Calls) == 0 && d.Problem == nil && d.DeleteSelf == nil
 }
 
 // NewPlanCommand is `modelplane plan`. The planner is made when the command runs.
@@ -170,7 +177,7 @@ func (p *Planner) decideAll(ctx context.Context, manifests []*manifest) (*decisi
 		}
 		world.Objects = append(world.Objects, m.Unstructured)
 		if obj != nil {
-			accepted[m] = &planned{object: obj, gvk: m.GroupVersionKind(), warnings: warnings}
+			accepted[m] = &planned{object: obj, gvk: m.GroupVersionKind(), warnings: warnings, foreign: p.kindOf(m.GroupVersionKind()) < 0}
 		}
 	}
 	out := &decisions{}
@@ -182,6 +189,10 @@ func (p *Planner) decideAll(ctx context.Context, manifests []*manifest) (*decisi
 		}
 		if err := p.decide(ctx, world, a); err != nil {
 			return nil, err
+		}
+		if a.foreign && a.nothing() {
+			out.skipped = append(out.skipped, m.GetKind()+" "+nameOf(m))
+			continue
 		}
 		out.made = append(out.made, a)
 	}
@@ -206,7 +217,7 @@ func (p *Planner) inOrder(manifests []*manifest) []*manifest {
 		switch gvk := m.GroupVersionKind(); {
 		case p.kindOf(gvk) < 0:
 			return 0
-		case !slices.ContainsFunc(p.Controllers, func(c engine.Controller) bool { return p.looksAfter(c, gvk) }):
+		case !p.attended(gvk):
 			return 1
 		}
 		return 2
@@ -223,24 +234,56 @@ func (p *Planner) kindOf(gvk schema.GroupVersionKind) int {
 	return slices.IndexFunc(p.Kinds, func(k admission.Kind) bool { return k.GVK == gvk })
 }
 
-// decide asks the controllers of a kind: the one that decides most, then those that add to it.
+// decide asks the controllers of a kind: the one that decides most, then those that add to it, and the first once more,
+// since it sums up what the others say.
 func (p *Planner) decide(ctx context.Context, world *engine.World, a *planned) error {
+	controllers, objects, err := p.concerned(a)
+	if err != nil || len(controllers) == 0 {
+		return err
+	}
+	a.decided = true
+	made := make([]engine.Decision, len(controllers))
+	for i, c := range controllers {
+		if made[i], err = c.Decide(ctx, objects[i], world); err != nil {
+			return err
+		}
+		if made[i].DeleteSelf != nil {
+			a.Decision = made[i]
+			return nil
+		}
+	}
+	if a.Decision, err = engine.Together(objects[0], controllers, made); err != nil || len(made) == 1 {
+		return err
+	}
+	told, err := p.saying(objects[0], a.Status)
+	if err != nil {
+		return err
+	}
+	if made[0], err = controllers[0].Decide(ctx, told, world); err != nil {
+		return err
+	}
+	a.Decision, err = engine.Together(objects[0], controllers, made)
+	return err
+}
+
+// concerned are the controllers that look after an object, in their order, and the object as each of them reads it.
+func (p *Planner) concerned(a *planned) (controllers []engine.Controller, objects []client.Object, err error) {
 	first := slices.SortedStableFunc(slices.Values(p.Controllers), func(a, b engine.Controller) int { return adds(a) - adds(b) })
 	for _, c := range first {
 		obj, err := p.asReadBy(c, a)
 		if err != nil {
-			return err
+			return nil, nil, err
 		}
-		if obj == nil || a.decided && adds(c) == 0 || a.DeleteSelf != nil || adds(c) > 0 && !c.Spec().Status.Concerns(obj) {
-			continue
+		spec := c.Spec()
+		switch {
+		case obj == nil, spec.HomeName != "" && spec.HomeName != obj.GetName():
+		case spec.Select != nil && !spec.Select.Matches(labels.Set(obj.GetLabels())):
+		case adds(c) == 0 && len(controllers) > 0, adds(c) > 0 && !spec.Status.Concerns(obj):
+		default:
+			controllers, objects = append(controllers, c), append(objects, obj)
 		}
-		d, err := c.Decide(ctx, obj, world)
-		if err != nil {
-			return err
-		}
-		a.add(d, c.Spec().Status)
 	}
-	return nil
+	return controllers, objects, nil
 }
 
 // adds is 1 for a controller that only has a part of the status.
@@ -251,40 +294,15 @@ func adds(c engine.Controller) int {
 	return 1
 }
 
-// add takes a decision, and of one that adds to another what is its to say.
-func (d *planned) add(more engine.Decision, part *engine.StatusOwnership) {
-	if !d.decided {
-		d.decided, d.Decision = true, more
-		return
+// saying is an object with another status.
+func (p *Planner) saying(obj client.Object, status map[string]any) (client.Object, error) {
+	body, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
+	if err != nil {
+		return nil, err
 	}
-	d.Children, d.Events, d.Calls = append(d.Children, more.Children...), append(d.Events, more.Events...), append(d.Calls, more.Calls...)
-	for _, c := range more.Conditions {
-		d.Conditions.Set(c)
-	}
-	if d.Status == nil {
-		d.Status = map[string]any{}
-	}
-	said, _, _ := unstructured.NestedSlice(d.Status, "conditions")
-	theirs, _, _ := unstructured.NestedSlice(more.Status, "conditions")
-	said = slices.DeleteFunc(said, func(c any) bool {
-		return slices.ContainsFunc(theirs, func(t any) bool { return typeOf(t) == typeOf(c) })
-	})
-	if all := slices.Concat(said, theirs); len(all) > 0 {
-		d.Status["conditions"] = all
-	}
-	for _, field := range part.Fields {
-		path := strings.Split(field, ".")
-		if value, there, err := unstructured.NestedFieldCopy(more.Status, path...); there && err == nil {
-			_ = unstructured.SetNestedField(d.Status, value, path...) // a map, as in both
-		}
-	}
-}
-
-// typeOf is the type of a condition.
-func typeOf(condition any) string {
-	c, _ := condition.(map[string]any)
-	name, _ := c["type"].(string)
-	return name
+	body["status"] = status
+	out := obj.DeepCopyObject().(client.Object)
+	return out, runtime.DefaultUnstructuredConverter.FromUnstructured(body, out)
 }
 
 // asReadBy is an object in the version that a controller reads, to which the API server would convert it; nil if the
@@ -315,11 +333,12 @@ func (p *Planner) asReadBy(c engine.Controller, a *planned) (client.Object, erro
 
 // admit does what the API server and our webhooks do with a new object, in
 // their order. Objects of other kinds are checked as far as they are known; obj
-// is nil for them.
+// is nil for those that no controller looks after.
 func (p *Planner) admit(ctx context.Context, m *manifest) (client.Object, []string, error) {
 	i := p.kindOf(m.GroupVersionKind())
 	if i < 0 {
-		return nil, nil, p.admitForeign(m)
+		obj, err := p.admitForeign(m)
+		return obj, nil, err
 	}
 	kind := p.Kinds[i]
 	if err := p.place(m); err != nil {
@@ -367,25 +386,33 @@ func fillIn(ctx context.Context, kind admission.Kind, m *manifest, obj client.Ob
 
 // admitForeign checks objects of Kubernetes itself against their types; what is
 // not known is taken as it is.
-func (p *Planner) admitForeign(m *manifest) error {
+func (p *Planner) admitForeign(m *manifest) (client.Object, error) {
 	made, err := p.Scheme.New(m.GroupVersionKind())
 	if runtime.IsNotRegisteredError(err) {
 		if p.ours(m.GroupVersionKind().Group) {
-			return apierrors.NewBadRequest(fmt.Sprintf("no kind %q is registered for version %q; check apiVersion and kind", m.GetKind(), m.GetAPIVersion()))
+			return nil, apierrors.NewBadRequest(fmt.Sprintf("no kind %q is registered for version %q; check apiVersion and kind", m.GetKind(), m.GetAPIVersion()))
 		}
-		return nil
+		return nil, nil
 	}
 	if err != nil {
-		return err
+		return nil, err
 	}
 	obj, ok := made.(client.Object)
 	if !ok {
-		return fmt.Errorf("%s cannot be planned; name the objects themselves", m.GetKind())
+		return nil, fmt.Errorf("%s cannot be planned; name the objects themselves", m.GetKind())
 	}
 	if m.GetNamespace() == "" && namespaced(m.GroupVersionKind()) {
 		m.SetNamespace(p.Namespace)
 	}
-	return admission.Strict(m.raw, obj)
+	if err := admission.Strict(m.raw, obj); err != nil || !p.attended(m.GroupVersionKind()) {
+		return nil, err
+	}
+	return obj, fromMap(m, obj)
+}
+
+// attended tells whether a controller looks after a kind.
+func (p *Planner) attended(gvk schema.GroupVersionKind) bool {
+	return slices.ContainsFunc(p.Controllers, func(c engine.Controller) bool { return p.looksAfter(c, gvk) })
 }
 
 func (p *Planner) ours(group string) bool {

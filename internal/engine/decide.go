@@ -3,6 +3,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -99,6 +100,53 @@ func (c *controllerOf[T, Seen]) Decide(ctx context.Context, obj client.Object, w
 	}
 	d.Conditions = conditionsOf(d.Status)
 	return d, nil
+}
+
+// Together is what several controllers of one kind have decided about an object: each has the word on its own part of the
+// status, as in a cluster. The decisions are in the order of the controllers.
+func Together(obj client.Object, controllers []Controller, decisions []Decision) (Decision, error) {
+	out := decisions[0]
+	if len(decisions) == 1 {
+		return out, nil
+	}
+	status, err := statusOf(obj)
+	if err != nil {
+		return out, err
+	}
+	all := &lookers{}
+	for _, c := range controllers {
+		all.specs = append(all.specs, c.Spec())
+	}
+	for i, d := range decisions {
+		if d.Status != nil {
+			status = part{owns: all.specs[i].Status, all: all}.on(obj).merge(status, d.Status)
+		}
+		if i > 0 {
+			out.Children, out.Events, out.Calls = slices.Concat(out.Children, d.Children), slices.Concat(out.Events, d.Events), slices.Concat(out.Calls, d.Calls)
+			out.Problem = cmp.Or(out.Problem, d.Problem)
+		}
+	}
+	out.Status = inOrderOf(decisions[0].Conditions, status)
+	out.Conditions = conditionsOf(status)
+	return out, nil
+}
+
+// inOrderOf puts the conditions of a status into the order in which others are, and takes the times off that it was stored
+// with.
+func inOrderOf(order kube.Conditions, status map[string]any) map[string]any {
+	all, _ := status[conditionsField].([]any)
+	place := func(c any) int {
+		typ := typeOf(c.(map[string]any))
+		if i := slices.IndexFunc(order, func(o kube.Condition) bool { return o.Type == typ }); i >= 0 {
+			return i
+		}
+		return len(order)
+	}
+	slices.SortStableFunc(all, func(a, b any) int { return place(a) - place(b) })
+	for _, raw := range rawConditions(status) {
+		delete(raw, "lastTransitionTime")
+	}
+	return status
 }
 
 func (w *World) render(plan Plan) ([]*unstructured.Unstructured, error) {

@@ -76,7 +76,9 @@ func About() []explain.About {
 			Commands: map[string][]string{
 				string(v1beta1.RuntimeNotRecognized): listRuntimes,
 				string(v1beta1.NoSupportingRuntime):  listRuntimes,
-				string(v1beta1.RuntimeUnhealthy):     {"-n NAMESPACE get deployments,pods -l modelmesh-service"},
+				string(v1beta1.RuntimeUnhealthy):     runtimePods,
+				string(v1beta1.ModelLoadFailed):      runtimePods,
+				string(v1beta1.BlockedByFailedLoad):  runtimePods,
 				"NamespaceNotEnabled":                {"label namespace NAMESPACE modelmesh-enabled=true"},
 			},
 		},
@@ -129,6 +131,9 @@ func aboutMLflow() explain.About {
 		},
 	}
 }
+
+// runtimePods are those in which models are loaded, by the ends of whose names a failure is located.
+var runtimePods = []string{"-n NAMESPACE get deployments,pods -l modelmesh-service"}
 
 var listRuntimes = []string{"-n NAMESPACE get servingruntimes", "get clusterservingruntimes"}
 

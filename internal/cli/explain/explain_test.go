@@ -16,6 +16,7 @@ import (
 
 	"github.com/modelplane/modelplane/cmd/modelplane/domains"
 	"github.com/modelplane/modelplane/internal/cli/explain"
+	"github.com/modelplane/modelplane/internal/modelmesh/predictors"
 	"github.com/modelplane/modelplane/internal/serving"
 	"github.com/modelplane/modelplane/internal/serving/servingtest"
 	"github.com/modelplane/modelplane/internal/testkit"
@@ -61,7 +62,7 @@ func readScene(t testing.TB, in []byte) *scene {
 }
 
 func (s *scene) explainer() *explain.Explainer {
-	all := serving.New().Controllers()
+	all := append(serving.New().Controllers(), predictors.New(nil).Controllers()...)
 	return &explain.Explainer{
 		Reader: &objects{all: s.objects, refuse: s.Refuse}, Served: served(servingtest.Scheme, all, s.Without),
 		Scheme: servingtest.Scheme, Controllers: all, About: domains.About(),

@@ -275,6 +275,9 @@ func (v *verdict) first() *condition {
 	}
 	var parts []*condition
 	for _, typ := range v.order() {
+		if typ == v.kind.about.Latest { // which repeats what is said of an object that is not ready
+			continue
+		}
 		if c := find(v.conditions, typ); c != nil && c.status != string(metav1.ConditionTrue) {
 			parts = append(parts, c)
 		}
