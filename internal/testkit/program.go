@@ -57,9 +57,13 @@ func run(t testing.TB, name string, cmd *exec.Cmd, log string, after func()) *Pr
 	go func() {
 		defer close(p.ended)
 		_ = p.cmd.Wait()
+		_ = guarded("-", p.PID())
 		after()
 	}()
 	t.Cleanup(p.Kill)
+	if err := guarded("+", p.PID()); err != nil {
+		t.Fatal(err)
+	}
 	return p
 }
 
