@@ -22,7 +22,7 @@ type reasons struct {
 }
 
 // notOfConditions are packages whose reasons reach no object: tests, the answers of webhooks, and what explain says itself.
-var notOfConditions = regexp.MustCompile(`test$|/testkit|/sample$|/internal/cli|/internal/admission`)
+var notOfConditions = regexp.MustCompile(`test$|/testkit|/sample|/internal/cli|/internal/admission`)
 
 var reasonWord = regexp.MustCompile(`^[A-Z][A-Za-z]+$`)
 
