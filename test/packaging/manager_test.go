@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -41,9 +42,16 @@ func TestManagerAsItsAccount(t *testing.T) {
 		// outside tells the manager that it is not in the cluster, so that it points the API server at itself.
 		outside bool
 		args    func(t *testing.T) []string
+		// asked has the API server ask the manager.
+		asked func(t *testing.T, cluster *testkit.Cluster, namespace string)
 	}{
-		{source: "self", outside: true},
-		{source: "secret", enable: []any{"modelregistry"}, outside: true, args: certificates},
+		{source: "self", outside: true, asked: func(t *testing.T, cluster *testkit.Cluster, namespace string) {
+			t.Helper()
+			checkAdmission(t, cluster, namespace)
+			checkConversion(t, cluster, namespace)
+		}},
+		{source: "secret", enable: []any{"modelregistry"}, outside: true, args: certificates, asked: checkConversion},
+		{source: "secret", enable: []any{"modelmesh"}, outside: true, args: certificates, asked: checkRuntimes},
 		// cert-manager would point the API server at the manager, so that there is nothing to ask it.
 		{source: "cert-manager", enable: []any{"modelregistry"}, args: certificates},
 	} {
@@ -64,13 +72,11 @@ func TestManagerAsItsAccount(t *testing.T) {
 			}
 			m.start(t)
 			m.waitReady(t)
-			if c.enable == nil {
-				checkAdmission(t, cluster, namespace)
+			if c.asked != nil {
+				c.asked(t, cluster, namespace)
 			}
-			if c.outside {
-				checkConversion(t, cluster, namespace)
-			}
-			checkMetrics(t, cluster, namespace, m.metrics)
+			reader := checkMetrics(t, cluster, namespace, m.metrics)
+			m.checkProfiles(t, reader)
 			m.stop(t)
 			refused, asked := w.seen()
 			for _, r := range refused {
@@ -241,6 +247,57 @@ spec:
 	}
 }
 
+// checkRuntimes lets the API server ask about what users of multi-model serving create: rules of one object look at others.
+func checkRuntimes(t *testing.T, cluster *testkit.Cluster, namespace string) {
+	t.Helper()
+	const objects = `
+apiVersion: serving.kserve.io/v1alpha1
+kind: %s
+metadata: {name: %s}
+spec:
+  multiModel: true
+  grpcDataEndpoint: port:8001
+  supportedModelFormats: [{name: onnx, version: "1", autoSelect: true}]
+  containers: [{name: %s, image: server}]
+---
+apiVersion: serving.kserve.io/v1beta1
+kind: InferenceService
+metadata: {name: digits, annotations: {serving.kserve.io/deploymentMode: ModelMesh}}
+spec: {predictor: {model: {modelFormat: {name: onnx}, storage: {path: digits}}}}
+`
+	name := namespace + "-runtime"
+	defer func() {
+		_, stderr, err := cluster.Kubectl(t, "", "delete", "clusterservingruntime", name)
+		if err != nil {
+			t.Error(stderr)
+		}
+	}()
+	for _, kind := range []string{"ServingRuntime", "ClusterServingRuntime"} {
+		if _, stderr, err := cluster.Kubectl(t, fmt.Sprintf(objects, kind, name, "server"), "apply", "--server-side", "-n", namespace, "-f", "-"); err != nil {
+			t.Errorf("a good %s was refused: %s", kind, stderr)
+		}
+		_, stderr, err := cluster.Kubectl(t, fmt.Sprintf(objects, kind, "wrong", "mm"), "create", "-n", namespace, "-f", "-")
+		if err == nil || !strings.Contains(stderr, "is the name of a container of the mesh") {
+			t.Errorf("a %s with a container of the mesh: %v\n%s", kind, err, stderr)
+		}
+	}
+}
+
+// checkProfiles: nothing that the chart lets others reach shows what is in memory, not even to whoever may read metrics.
+func (m *running) checkProfiles(t *testing.T, token string) {
+	t.Helper()
+	for _, listener := range []string{"http://" + m.health, "https://" + m.metrics, "https://" + m.webhook} {
+		for _, path := range []string{"/debug/", "/debug/pprof/", "/debug/pprof/heap", "/debug/pprof/cmdline", "/debug/vars"} {
+			if status, _, err := get(listener+path, token); err != nil || status != http.StatusNotFound {
+				t.Errorf("%s answers with %d, %v", listener+path, status, err)
+			}
+		}
+	}
+	if slices.ContainsFunc(m.cmd.Args, func(arg string) bool { return strings.HasPrefix(arg, "--profiling") }) {
+		t.Errorf("the chart asks for profiles: %v", m.cmd.Args)
+	}
+}
+
 // checkConversion reads an object in another version than it was written in.
 func checkConversion(t *testing.T, cluster *testkit.Cluster, namespace string) {
 	t.Helper()
@@ -254,8 +311,8 @@ func checkConversion(t *testing.T, cluster *testkit.Cluster, namespace string) {
 	}
 }
 
-// checkMetrics asks with a token that may, one that may not, and none.
-func checkMetrics(t *testing.T, cluster *testkit.Cluster, namespace, address string) {
+// checkMetrics asks with a token that may, one that may not, and none. It returns the one that may.
+func checkMetrics(t *testing.T, cluster *testkit.Cluster, namespace, address string) string {
 	t.Helper()
 	reader := cluster.ServiceAccountConfig(t, namespace, "reader").BearerToken
 	stranger := cluster.ServiceAccountConfig(t, namespace, "stranger").BearerToken
@@ -287,10 +344,15 @@ func checkMetrics(t *testing.T, cluster *testkit.Cluster, namespace, address str
 			return err
 		})
 	}
+	return reader
 }
 
 func scrape(address, token string) (int, string, error) {
-	req, err := http.NewRequest(http.MethodGet, "https://"+address+"/metrics", nil)
+	return get("https://"+address+"/metrics", token)
+}
+
+func get(url, token string) (int, string, error) {
+	req, err := http.NewRequest(http.MethodGet, url, nil)
 	if err != nil {
 		return 0, "", err
 	}
