@@ -71,7 +71,7 @@ func TestMachine(t *testing.T) {
 			{"the page about ModelMesh is true", cluster.meshPageIsTrue},
 		}},
 		// These change settings of the whole platform and take the manager away, while others count what it says.
-		{name: "platform", after: []string{"first hour", "traffic", "rollouts", "registry", "full disk", "storages", "many models"}, parts: []part{
+		{name: "platform", after: []string{"first hour", "traffic", "rollouts", "registry", "full disk", "storages", "beside the server", "many models"}, parts: []part{
 			{"a model answers at its URL over HTTP and gRPC", cluster.urlAnswers},
 			{"routes of all forms answer", cluster.routesOfAllForms},
 			{"canaries get their share of many requests", cluster.sharesAreKept},
