@@ -34,7 +34,7 @@ const (
 func TestMain(m *testing.M) {
 	switch {
 	case os.Getenv(asProgram) != "":
-		program()
+		os.Exit(program())
 	case os.Getenv(asCommand) != "":
 		_ = os.Setenv(asProgram, "yes") // for the program
 		os.Exit(command.Execute(NewCommand(), os.Args[1:], os.Stderr))
@@ -43,7 +43,7 @@ func TestMain(m *testing.M) {
 }
 
 // program plays the queue-proxy: it answers at its address until it is asked to stop, and ends with the code 7.
-func program() {
+func program() int {
 	ctx, stop := process.UntilSignal(context.Background())
 	defer stop()
 	err := process.Program{
@@ -52,9 +52,9 @@ func program() {
 		Timeout: 10 * time.Second,
 	}.Run(ctx)
 	if err != nil {
-		os.Exit(9)
+		return 9
 	}
-	os.Exit(7)
+	return 7
 }
 
 const (

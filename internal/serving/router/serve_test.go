@@ -403,8 +403,8 @@ func TestSidecar(t *testing.T) {
 	(&sidecar{}).watch(ended, "http://127.0.0.1:1", time.Hour)
 }
 
-// running is a router as the command runs it, and how to end it.
-func running(t *testing.T, graph string, delay time.Duration) (address string, stop func(), ended chan error) {
+// running is a router as the command runs it: its address, how to end it, and how it ended.
+func running(t *testing.T, graph string, delay time.Duration) (string, func(), <-chan error) {
 	t.Helper()
 	g, err := Parse(graph)
 	if err != nil {
@@ -414,11 +414,11 @@ func running(t *testing.T, graph string, delay time.Duration) (address string, s
 	if err != nil {
 		t.Fatal(err)
 	}
-	address = listener.Addr().String()
+	address := listener.Addr().String()
 	_ = listener.Close() // the router opens it again
 	f := &flags{address: address, metrics: "0", limits: usual, delay: delay}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
-	ended = make(chan error, 1)
+	ended := make(chan error, 1)
 	go func() { ended <- f.serve(ctx, g, "", slog.New(slog.DiscardHandler)) }()
 	deadline := time.Now().Add(enough)
 	for {
