@@ -16,6 +16,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -453,4 +454,39 @@ func TestAgain(t *testing.T) {
 	put("out/server.oci.tar", "another one")
 	build("the archive was replaced", "v2", true, false)
 	build("as it was", "v2", false, false)
+}
+
+// TestTreeAgain: files that are as they were are not packed again.
+func TestTreeAgain(t *testing.T) {
+	tree, out := t.TempDir(), t.TempDir()
+	put := func(content string, mode fs.FileMode) {
+		t.Helper()
+		path := filepath.Join(tree, "server")
+		if err := errors.Join(os.WriteFile(path, []byte(content), mode), os.Chmod(path, mode)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var written time.Time
+	build := func(what string, builds bool) {
+		t.Helper()
+		if err := command([]string{"--by-content", "--tree", tree, "--name", "server", "--out", out}, io.Discard); err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+		info, err := os.Stat(filepath.Join(out, "server.oci.tar"))
+		if err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+		if now := info.ModTime(); now.Equal(written) == builds {
+			t.Errorf("%s: it is packed: %t, want %t", what, !now.Equal(written), builds)
+		}
+		written = info.ModTime()
+	}
+	put("one", 0o755)
+	build("for the first time", true)
+	build("as it was", false)
+	put("two", 0o755)
+	build("another program", true)
+	put("two", 0o644)
+	build("which cannot be started", true)
+	build("as it was", false)
 }

@@ -70,6 +70,9 @@ func (u *up) bringGateway(ctx context.Context, kubeconfig string) (*gateway, err
 		u.say("gateway", "left out: something else listens at %s; end it and run make up again to have URLs that answer", doorAddress)
 		return nil, nil
 	}
+	if err := u.compileGateway(ctx); err != nil {
+		return nil, err
+	}
 	g := &gateway{}
 	if g.controller, err = u.load(ctx, gatewayImage, "--module", gatewayModule, "--package", "./cmd/envoy-gateway"); err != nil {
 		return nil, err
@@ -83,6 +86,16 @@ func (u *up) bringGateway(ctx context.Context, kubeconfig string) (*gateway, err
 	}
 	u.say("gateway", "installed in %s", since(g.began))
 	return g, nil
+}
+
+// compileGateway shows how far it is, the first time, when it takes minutes.
+func (u *up) compileGateway(ctx context.Context) error {
+	if _, err := os.Stat(filepath.Join(u.archive, gatewayImage+".oci.tar")); err == nil {
+		return nil
+	}
+	u.say("gateway", "Envoy Gateway is compiled (minutes the first time)")
+	return u.pass(ctx, "go", "run", "./hack/progress", "env", "CGO_ENABLED=0", "go", "build", "-C", gatewayModule, "-v", "-trimpath", "-buildvcs=false",
+		"github.com/envoyproxy/gateway/cmd/envoy-gateway/root")
 }
 
 func (u *up) loadEnvoy(ctx context.Context) (string, error) {
