@@ -114,6 +114,9 @@ func (u *up) loadEnvoy(ctx context.Context) (string, error) {
 
 // applyGateway brings definitions before objects of their kinds.
 func (u *up) applyGateway(ctx context.Context, kubeconfig string, g *gateway) error {
+	if err := u.awaitEnd(ctx, kubeconfig, gatewayNamespace); err != nil {
+		return err
+	}
 	definitions, err := gatewayDefinitions(ctx)
 	if err != nil {
 		return err
@@ -140,6 +143,17 @@ func (u *up) applyGateway(ctx context.Context, kubeconfig string, g *gateway) er
 		return err
 	}
 	return u.ensureCertificates(ctx, kubeconfig, g)
+}
+
+// awaitEnd is for a namespace that somebody has deleted a moment ago: nothing can be put there before it is gone.
+func (u *up) awaitEnd(ctx context.Context, kubeconfig, namespace string) error {
+	ending, err := u.kubectl(ctx, kubeconfig, "", "get", "namespace", namespace, "--ignore-not-found", "-o", "jsonpath={.metadata.deletionTimestamp}")
+	if err != nil || ending == "" {
+		return err
+	}
+	u.say("gateway", "waiting for the end of the namespace %s", namespace)
+	_, err = u.kubectl(ctx, kubeconfig, "", "wait", "--for=delete", "--timeout", u.timeout.String(), "namespace/"+namespace)
+	return err
 }
 
 // gatewayDefinitions are the files with what the gateway is told by, as the module of Envoy Gateway and that of the Gateway
