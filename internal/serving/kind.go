@@ -135,8 +135,15 @@ var ofServices = func() labels.Selector {
 	return labels.NewSelector().Add(*exists)
 }()
 
-// ofActivators selects the EndpointSlices of activators, which have the labels of their Services.
-var ofActivators = labels.SelectorFromSet(labels.Set{activation.LabelActivator: "true"})
+// ofActivators selects the EndpointSlices of activators, and of components that leave them, which have the labels of their
+// Services.
+var ofActivators = func() labels.Selector {
+	exists, err := labels.NewRequirement(activation.LabelActivator, selection.Exists, nil)
+	if err != nil {
+		panic(err) // a constant
+	}
+	return labels.NewSelector().Add(*exists)
+}()
 
 // trimSlice keeps which replicas take requests, and where.
 func trimSlice(obj client.Object) {

@@ -296,7 +296,25 @@ func (o *observer) readActivators(ctx context.Context) error {
 	its := engine.MatchingFunc(func(obj client.Object) bool { return obj.GetLabels()[discoveryv1.LabelServiceName] == name })
 	list := &discoveryv1.EndpointSliceList{}
 	err := o.List(ctx, list, client.InNamespace(o.seen.ConfigNamespace), client.MatchingLabels{discoveryv1.LabelServiceName: name}, its)
+	if err != nil {
+		return err
+	}
 	o.seen.Activators = list.Items
+	return o.readFronts(ctx)
+}
+
+// readFronts reads what Kubernetes has put behind Services that leave the activator.
+func (o *observer) readFronts(ctx context.Context) error {
+	names := slices.DeleteFunc(resolve.DeploymentNames(o.isvc), func(name string) bool { return !o.seen.Leaves(name) })
+	if len(names) == 0 {
+		return nil
+	}
+	its := engine.MatchingFunc(func(obj client.Object) bool {
+		return slices.Contains(names, obj.GetLabels()[discoveryv1.LabelServiceName])
+	})
+	list := &discoveryv1.EndpointSliceList{}
+	err := o.List(ctx, list, client.InNamespace(o.isvc.Namespace), its)
+	o.seen.Fronts = list.Items
 	return err
 }
 
@@ -305,7 +323,7 @@ func (o *observer) byTraffic() bool {
 	class := o.isvc.Annotations[v1beta1.AnnotationAutoscalerClass]
 	spec := &o.isvc.Spec
 	for _, name := range resolve.DeploymentNames(o.isvc) {
-		if o.seen.Led(name) {
+		if o.seen.Led(name) || o.seen.Leaves(name) {
 			return true
 		}
 	}

@@ -46,7 +46,7 @@ func (c cluster) servicesSleep() {
 	c.wakesUnderMany(sleeper, 1)
 	awake := c.startLoad(sleeper)
 	c.eventually("the pods behind the Service again", func() error {
-		selector := c.mustKubectl("get", "service", "sleeper-predictor", "-n", trafficNamespace, "-o", "jsonpath={.spec.selector}")
+		selector := c.mustKubectl("get", "service", "sleeper-predictor", "-n", trafficNamespace, "-o", "jsonpath={.spec.selector} {.metadata.labels}")
 		if strings.Contains(selector, "activator") {
 			return errors.New(selector)
 		}

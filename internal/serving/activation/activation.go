@@ -28,8 +28,11 @@ const (
 	LabelBehind = "modelplane.dev/behind"
 	// ValueBehind of it.
 	ValueBehind = "activator"
-	// LabelActivator is on the Service of the activator itself.
+	// LabelActivator is on the Service of the activator itself and, with the value ValueLeaving, on that of a component whose
+	// requests are about to go to its pods again: by it both have EndpointSlices that are found.
 	LabelActivator = "modelplane.dev/activator"
+	// ValueLeaving of it.
+	ValueLeaving = "leaving"
 	// Header names the component that a request is for, as service.namespace. Routes set it where hosts do not tell.
 	Header = "Modelplane-Service"
 	// PortName is that of the activator's port for requests.

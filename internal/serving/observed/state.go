@@ -60,6 +60,8 @@ type State struct {
 	// Activators are the EndpointSlices of the process that scales by traffic, where the service has components that ask
 	// for it.
 	Activators []discoveryv1.EndpointSlice
+	// Fronts are the EndpointSlices of its own Services that are about to leave the activator.
+	Fronts []discoveryv1.EndpointSlice
 	// HPAs are looked for where something else could scale instead.
 	HPAs    map[string]bool
 	Knative map[string]*unstructured.Unstructured
@@ -91,6 +93,21 @@ func (s *State) Available(name string) bool {
 func (s *State) Led(name string) bool {
 	service := s.Services[name]
 	return service != nil && service.Spec.Selector[activation.LabelBehind] != ""
+}
+
+// Leaves tells whether requests for a component have just been led past the activator again.
+func (s *State) Leaves(name string) bool {
+	service := s.Services[name]
+	return service != nil && service.Labels[activation.LabelActivator] == activation.ValueLeaving
+}
+
+// Fronted tells whether Kubernetes has put pods that answer behind the Service of such a component.
+func (s *State) Fronted(name string) bool {
+	return slices.ContainsFunc(s.Fronts, func(slice discoveryv1.EndpointSlice) bool {
+		return slice.Labels[discoveryv1.LabelServiceName] == name && slices.ContainsFunc(slice.Endpoints, func(e discoveryv1.Endpoint) bool {
+			return e.Conditions.Ready == nil || *e.Conditions.Ready
+		})
+	})
 }
 
 // ActivatorAnswers tells whether some replica of the activator takes requests.

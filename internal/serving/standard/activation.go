@@ -15,15 +15,19 @@ import (
 )
 
 // activate decides which components are scaled by their traffic. One that is no longer to be scaled so goes on until it has
-// pods that answer.
+// pods that answer; then its Service selects these again, and the activator stays behind it, too, until Kubernetes has done
+// so.
 func (p *planner) activate() {
 	if p.cfg.Autoscaler.Activator == "" {
 		return
 	}
 	for _, c := range p.parts.List() {
 		c.Activation = workload.Activate(c.Part)
-		if c.Activation == nil && p.seen.Led(c.Name) && !p.seen.Available(c.Name) && c.Worker == nil {
-			c.Activation = leaving(c)
+		if c.Activation != nil || c.Worker != nil || !p.seen.Led(c.Name) && !p.seen.Leaves(c.Name) {
+			continue
+		}
+		if answers := p.seen.Available(c.Name); !answers || !p.seen.Fronted(c.Name) {
+			c.Leaving, c.Activation = answers, leaving(c)
 		}
 	}
 }
@@ -36,7 +40,7 @@ func (p *planner) lead(c *resolve.Component, front *frontDoor) {
 	}
 	c.Activation.Hosts = p.hostsOf(c, front)
 	known := p.seen.Services[activation.PodsService(c.Name)]
-	c.Led = known != nil && (p.seen.Led(c.Name) || known.Annotations[activation.Annotation] == c.Activation.Encode())
+	c.Led = !c.Leaving && known != nil && (p.seen.Led(c.Name) || known.Annotations[activation.Annotation] == c.Activation.Encode())
 }
 
 // leaving brings the pods that the next autoscaler begins with.
@@ -61,7 +65,7 @@ func (p *planner) addActivation(c *resolve.Component) {
 		return
 	}
 	p.add(engine.Child{Object: workload.PodsService(c.Part)})
-	if !c.Led {
+	if !c.Led && !c.Leaving {
 		return
 	}
 	for _, slice := range workload.ActivatorSlices(c.Part, workload.Service(c.Part, p.cfg), p.seen.Activators) {

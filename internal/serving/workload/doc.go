@@ -41,6 +41,8 @@ type Part struct {
 	// the activator already.
 	Activation *activation.Settings
 	Led        bool
+	// Leaving says that the activator is there only until Kubernetes has put the pods behind their Service again.
+	Leaving bool
 }
 
 // Worker is the part of a multi-node predictor that runs beside the head.

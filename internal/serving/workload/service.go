@@ -30,6 +30,9 @@ func Service(p Part, cfg *config.Config) *corev1.Service {
 	if p.Led {
 		svc.Spec.Selector[activation.LabelBehind] = activation.ValueBehind
 	}
+	if p.Leaving {
+		svc.Labels[activation.LabelActivator] = activation.ValueLeaving
+	}
 	return svc
 }
 
