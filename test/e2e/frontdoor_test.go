@@ -566,12 +566,11 @@ func (c cluster) nothingIsLostAtTheDoor() {
 	load.nothingLost("two rollouts, a gateway and its proxy that restart, and two managers killed")
 }
 
-// proxyRestarts has Envoy Gateway roll its proxy out anew, as it does when somebody changes how Envoy is to run.
+// proxyRestarts rolls Envoy out anew, as an upgrade does.
 func (d door) proxyRestarts() {
 	d.Helper()
 	before := d.proxies()
-	d.mustKubectl("patch", "envoyproxy", "envoy", "-n", envoyNamespace, "--type=merge", "-p",
-		fmt.Sprintf(`{"spec":{"provider":{"kubernetes":{"envoyDeployment":{"pod":{"annotations":{"e2e":"%d"}}}}}}}`, time.Now().Unix()))
+	d.mustKubectl("rollout", "restart", "deployment/envoy", "-n", envoyNamespace)
 	d.eventually("another proxy", func() error {
 		now := d.proxies()
 		if len(now) != 1 || slices.Contains(before, now[0]) {
