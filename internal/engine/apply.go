@@ -152,7 +152,7 @@ func (w *writer) applyOne(ctx context.Context, o owner, in *intent, live client.
 		out.fail(terminating(in.key))
 		return
 	}
-	if maker := makerOf(live, w.fieldOwner); maker != "" && maker != w.fieldOwner && !in.Shared {
+	if maker := makerOf(live, w.fieldOwner); maker != "" && maker != w.fieldOwner && !in.Shared && !w.handed(in, live) {
 		out.fail(madeByAnother(in.key, maker))
 		return
 	}
@@ -180,7 +180,7 @@ type written struct {
 
 // write makes the child, or changes the one that is there.
 func (w *writer) write(ctx context.Context, o owner, in *intent, why written, out *outcome) (written, error) {
-	if !w.exists(in, why.live) {
+	if !w.exists(in, why.live) || w.handed(in, why.live) {
 		return w.make(ctx, o, in, why, out)
 	}
 	if why.live != nil && in.Shared {

@@ -29,15 +29,15 @@ func (w *writer) leftBy(managed []metav1.ManagedFieldsEntry) bool {
 // applied marks what an earlier controller applied, until it is ours.
 const applied = " (applied)"
 
-// estate lists the fields of a child so that those which earlier controllers
+// estateOf lists the fields of a child so that those which earlier controllers
 // applied can be folded in like those which they updated, and whose they are.
-func (w *writer) estate(live client.Object) (*metav1.PartialObjectMetadata, sets.Set[string]) {
-	estate, names := &metav1.PartialObjectMetadata{}, sets.New(w.oldManagers...)
+func estateOf(live client.Object, managers []string) (*metav1.PartialObjectMetadata, sets.Set[string]) {
+	estate, names := &metav1.PartialObjectMetadata{}, sets.New(managers...)
 	estate.SetResourceVersion(live.GetResourceVersion())
 	managed := slices.Clone(live.GetManagedFields())
 	for i := range managed {
 		m := &managed[i]
-		if m.Operation == metav1.ManagedFieldsOperationApply && m.Subresource == "" && slices.Contains(w.oldManagers, m.Manager) {
+		if m.Operation == metav1.ManagedFieldsOperationApply && m.Subresource == "" && slices.Contains(managers, m.Manager) {
 			m.Operation, m.Manager = metav1.ManagedFieldsOperationUpdate, m.Manager+applied
 			names.Insert(m.Manager)
 		}
@@ -96,7 +96,7 @@ func (w *writer) fold(ctx context.Context, in *intent, live client.Object) error
 // foldPatch changes who owns the fields, and takes off the mark of a take-over
 // that is not finished.
 func (w *writer) foldPatch(live client.Object) ([]byte, error) {
-	estate, names := w.estate(live)
+	estate, names := estateOf(live, w.oldManagers)
 	raw, err := csaupgrade.UpgradeManagedFieldsPatch(estate, names, w.fieldOwner)
 	if err != nil {
 		return nil, fmt.Errorf("read who owns the fields: %w", err)

@@ -222,13 +222,16 @@ type Spec struct {
 	Workers int
 }
 
-// FormerOwner is an owner by its kind and name, whichever version of it was meant.
+// FormerOwner is an owner by its kind and name, whichever version of it was meant. Without a name it is every one of the
+// kind: two kinds of ours may hand a child to and fro, where both plans agree whose it is and adopt it by its UID.
 type FormerOwner struct{ Group, Kind, Name string }
 
 // IsFormer tells whether a reference means one of them.
 func IsFormer(owners []FormerOwner, ref metav1.OwnerReference) bool {
-	group := schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind).Group
-	return slices.Contains(owners, FormerOwner{Group: group, Kind: ref.Kind, Name: ref.Name})
+	of := FormerOwner{Group: schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind).Group, Kind: ref.Kind}
+	every := slices.Contains(owners, of)
+	of.Name = ref.Name
+	return every || slices.Contains(owners, of)
 }
 
 // ChildKind is a kind that plans may name.

@@ -4,12 +4,15 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/csaupgrade"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 )
@@ -83,15 +86,18 @@ func (w *writer) take(ctx context.Context, in, marked *intent, live client.Objec
 	if err := w.release(ctx, in, live); err != nil {
 		return err
 	}
+	live, err := w.succeed(ctx, in, live)
+	if err != nil {
+		return err
+	}
 	body := marked.body.DeepCopy()
 	body.SetUID(live.GetUID())
 	if u, whole := live.(*unstructured.Unstructured); whole {
-		var err error
 		if body, err = marked.besides(u, w.fieldOwner); err != nil {
 			return err
 		}
 	}
-	err := w.put(ctx, body, client.ForceOwnership)
+	err = w.put(ctx, body, client.ForceOwnership)
 	if in.Replace && immutable(err) {
 		return w.replace(ctx, in, live)
 	}
@@ -131,6 +137,41 @@ func (w *writer) release(ctx context.Context, in *intent, live client.Object) er
 	_, err := w.patchHead(ctx, in.key, map[string]any{
 		"uid": live.GetUID(), "resourceVersion": live.GetResourceVersion(), "ownerReferences": refs})
 	return err
+}
+
+// handed tells whether a child that has our label belongs to a former owner, because a take-over was interrupted.
+func (w *writer) handed(in *intent, live client.Object) bool {
+	if live == nil || !in.Adopt {
+		return false
+	}
+	ref := metav1.GetControllerOfNoCopy(live)
+	return ref != nil && w.former(*ref)
+}
+
+// succeed makes the fields ours that another controller of ours has applied, before ours are applied: what that one planned
+// and we do not then goes at once, as with any change of a plan. It returns the object as it then is.
+func (w *writer) succeed(ctx context.Context, in *intent, live client.Object) (client.Object, error) {
+	maker := makerOf(live, w.fieldOwner)
+	if maker == "" || maker == w.fieldOwner {
+		return live, nil
+	}
+	head, err := w.look(ctx, in.key) // its owner has just changed
+	if err != nil {
+		return live, err
+	}
+	estate, names := estateOf(head, []string{maker})
+	patch, err := csaupgrade.UpgradeManagedFieldsPatch(estate, names, w.fieldOwner)
+	if err == nil && patch != nil {
+		err = w.client.Patch(ctx, head, client.RawPatch(types.JSONPatchType, patch), client.FieldOwner(w.fieldOwner))
+	}
+	if err != nil {
+		return live, err
+	}
+	now, err := w.found(ctx, in)
+	if err == nil && now.GetUID() != live.GetUID() {
+		err = apierrors.NewConflict(schema.GroupResource{Group: in.key.gvk.Group, Resource: in.key.gvk.Kind}, in.key.Name, errors.New("it is another one by now"))
+	}
+	return now, err
 }
 
 // marked is the intent with the mark of a take-over that is not finished.

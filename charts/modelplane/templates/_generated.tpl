@@ -668,7 +668,6 @@
   resources:
   - clusterservingruntimes
   - inferencegraphs
-  - servingruntimes
   verbs:
   - list
   - watch
@@ -686,6 +685,7 @@
   resources:
   - inferenceservices
   - predictors
+  - servingruntimes
   verbs:
   - list
   - patch
@@ -808,7 +808,6 @@
   - serving.kserve.io
   resources:
   - inferencegraphs
-  - servingruntimes
   verbs:
   - list
   - watch
@@ -817,6 +816,7 @@
   resources:
   - inferenceservices
   - predictors
+  - servingruntimes
   verbs:
   - list
   - patch

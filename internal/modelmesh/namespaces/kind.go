@@ -31,9 +31,6 @@ import (
 // oldManager is the field manager of the controller that existing children come from.
 const oldManager = "manager"
 
-// formerService is the Service that other controllers made the owner of monitors.
-const formerService = "modelmesh-serving"
-
 var serviceMonitor = schema.GroupVersionKind{Group: "monitoring.coreos.com", Version: "v1", Kind: "ServiceMonitor"}
 
 // Kind is the kind Namespace.
@@ -47,7 +44,7 @@ func Controller(source *settings.Source) engine.Controller {
 	monitor.SetGroupVersionKind(serviceMonitor)
 	return engine.For[*corev1.Namespace, Seen](Kind{source}, engine.Spec{
 		Name: "modelmesh-namespace", NoStatus: true, OldManagers: []string{oldManager},
-		FormerOwners: []engine.FormerOwner{{Kind: "Service", Name: formerService}},
+		FormerOwners: []engine.FormerOwner{{Kind: "Service"}}, // of monitors, whatever the Service was called
 		Children: []engine.ChildKind{
 			{Object: &corev1.Service{}, Trim: kube.TrimService},
 			{Object: &corev1.ConfigMap{}, MetadataOnly: true},

@@ -16,7 +16,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
-	eventsv1 "k8s.io/api/events/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -163,26 +162,6 @@ func replicas(n int32) func(*appsv1.Deployment) bool {
 	return func(d *appsv1.Deployment) bool { return ptr.Deref(d.Spec.Replicas, 1) == n }
 }
 
-// told waits for an event of a reason on an object.
-func (b *bench) told(t testing.TB, obj client.Object, reason string) string {
-	t.Helper()
-	note := ""
-	testkit.Eventually(t, domaintest.Patience, "an event "+reason, func() error {
-		list := &eventsv1.EventList{}
-		if err := b.C.List(context.Background(), list); err != nil {
-			return err
-		}
-		for _, e := range list.Items {
-			if e.Regarding.UID == obj.GetUID() && e.Reason == reason {
-				note = e.Note
-				return nil
-			}
-		}
-		return errors.New("nothing was said")
-	})
-	return note
-}
-
 // explains fails the test unless `modelplane explain` says all of it.
 func (b *bench) explains(t *testing.T, what string, want ...string) {
 	t.Helper()
@@ -217,15 +196,15 @@ func TestLife(t *testing.T) {
 	shared, own := b.shared(t, "shared", "sklearn"), b.runtime("own", "onnx")
 	b.Create(t, shared, own, b.predictor("one", "sklearn"))
 	stop := b.manage(t, counter.Wrap(b.Manager))
-	if note := b.told(t, own, "NamespaceNotEnabled"); !strings.Contains(note, "modelmesh-enabled=true") {
+	if note := b.Told(t, own, "NamespaceNotEnabled"); !strings.Contains(note, "modelmesh-enabled=true") {
 		t.Errorf("the runtime says %q", note)
 	}
 	b.explains(t, "servingruntime/own", "NamespaceNotEnabled", "label namespace "+b.NS)
 	b.enable(t, "true")
 	ns := &corev1.Namespace{}
 	b.Exists(t, ns, b.NS)
-	b.told(t, ns, "EtcdSecretMissing")
-	b.told(t, own, "EtcdSecretMissing")
+	b.Told(t, ns, "EtcdSecretMissing")
+	b.Told(t, own, "EtcdSecretMissing")
 	etcd := b.etcd(`{"endpoints":"http://etcd:2379","root_prefix":"root"}`)
 	b.Create(t, etcd)
 	b.until(t, b.NS+"-shared", "pods for the model", replicas(2))
@@ -301,7 +280,7 @@ func (b *bench) changes(t *testing.T, etcd *corev1.Secret) {
 		return nil
 	})
 	b.Change(t, config, func() { config.Data[settings.Key] = "podsPerRuntime: many" })
-	if note := b.told(t, config, "InvalidConfiguration"); !strings.Contains(note, "stays in force") {
+	if note := b.Told(t, config, "InvalidConfiguration"); !strings.Contains(note, "stays in force") {
 		t.Errorf("the configuration says %q", note)
 	}
 	b.until(t, b.NS+"-shared", "what held before", replicas(3))
@@ -398,7 +377,7 @@ func TestTakenOver(t *testing.T) {
 	stop := b.manage(t, b.Manager)
 	ours := func(d *appsv1.Deployment) bool { return d.Labels[engine.LabelOwner] == string(rt.UID) }
 	after := b.until(t, "old", "the take-over", ours)
-	b.told(t, rt, "PodsKept")
+	b.Told(t, rt, "PodsKept")
 	b.Gone(t, &corev1.Service{}, "former-name")
 	testkit.Eventually(t, domaintest.Patience, "the rest to be taken over", func() error {
 		types, copied := &corev1.ConfigMap{}, &corev1.Secret{}

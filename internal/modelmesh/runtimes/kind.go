@@ -58,14 +58,18 @@ func (d *Domain) WithClock(now func() time.Time) *Domain {
 // Controllers of both kinds.
 func (d *Domain) Controllers() []engine.Controller {
 	return []engine.Controller{
-		engine.For[*v1alpha1.ServingRuntime, Seen](ofNamespace{d}, spec("modelmesh-runtime")),
-		engine.For[*v1alpha1.ClusterServingRuntime, Seen](ofCluster{d}, spec("modelmesh-clusterruntime")),
+		engine.For[*v1alpha1.ServingRuntime, Seen](ofNamespace{d}, spec("modelmesh-runtime", kindCluster)),
+		engine.For[*v1alpha1.ClusterServingRuntime, Seen](ofCluster{d}, spec("modelmesh-clusterruntime", kindNamespaced)),
 	}
 }
 
-func spec(name string) engine.Spec {
+const kindNamespaced, kindCluster = "ServingRuntime", "ClusterServingRuntime"
+
+// spec of one kind; the other one may have made what it takes over.
+func spec(name, other string) engine.Spec {
 	return engine.Spec{
 		Name: name, NoStatus: true, OldManagers: []string{oldManager},
+		FormerOwners: []engine.FormerOwner{{Group: v1alpha1.GroupVersion.Group, Kind: other}},
 		Children: []engine.ChildKind{
 			{Object: &appsv1.Deployment{}, Trim: kube.TrimDeployment},
 			{Object: &autoscalingv2.HorizontalPodAutoscaler{}, MetadataOnly: true},
@@ -77,6 +81,7 @@ func spec(name string) engine.Spec {
 			{Object: &corev1.PersistentVolumeClaim{}, MetadataOnly: true},
 			{Object: &appsv1.Deployment{}, Select: ofMesh},
 			{Object: &v1alpha1.ServingRuntime{}},
+			{Object: &v1alpha1.ClusterServingRuntime{}},
 			{Object: &v1alpha1.Predictor{}},
 			{Object: &v1beta1.InferenceService{}},
 		},
@@ -103,9 +108,9 @@ type view struct {
 func viewOf(obj any) *view {
 	switch r := obj.(type) {
 	case *v1alpha1.ServingRuntime:
-		return &view{"ServingRuntime", r.Name, r.Labels, r.Annotations, &r.Spec}
+		return &view{kindNamespaced, r.Name, r.Labels, r.Annotations, &r.Spec}
 	case *v1alpha1.ClusterServingRuntime:
-		return &view{"ClusterServingRuntime", r.Name, r.Labels, r.Annotations, &r.Spec}
+		return &view{kindCluster, r.Name, r.Labels, r.Annotations, &r.Spec}
 	}
 	return nil
 }

@@ -13,6 +13,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -32,6 +33,8 @@ type Seen struct {
 	Etcd             bool
 	// Places are the namespaces in which it is to run, in the order of their names.
 	Places []Place
+	// Heir tells whether a runtime of the cluster waits to take the place of this one of a namespace.
+	Heir bool
 	// Now is the time of the look.
 	Now time.Time
 }
@@ -49,6 +52,21 @@ type Place struct {
 	TLS, CA bool
 	// Child is the Deployment as far as it is ours, without its template; Whole has it, whoever made the Deployment.
 	Child, Whole *appsv1.Deployment
+	// Taken is set where a runtime of the namespace runs in place of this one of the cluster. What this one made is then left
+	// to it: Scaled says with its autoscaler.
+	Taken, Scaled bool
+}
+
+// heldBy is the name of the runtime of a kind that has the Deployment, empty if none has.
+func (p *Place) heldBy(kind string) string {
+	if p.Whole == nil {
+		return ""
+	}
+	ref := metav1.GetControllerOf(p.Whole)
+	if ref == nil || ref.Kind != kind || schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind).Group != v1alpha1.GroupVersion.Group {
+		return ""
+	}
+	return ref.Name
 }
 
 // live is the Deployment, whoever made it; nil if there is none.
@@ -62,7 +80,10 @@ func (p *Place) live() *appsv1.Deployment {
 // ofNamespace is the kind ServingRuntime.
 type ofNamespace struct{ *Domain }
 
-var _ engine.Kind[*v1alpha1.ServingRuntime, Seen] = ofNamespace{}
+var (
+	_ engine.Kind[*v1alpha1.ServingRuntime, Seen]     = ofNamespace{}
+	_ engine.Teardown[*v1alpha1.ServingRuntime, Seen] = ofNamespace{}
+)
 
 // Observe implements engine.Kind.
 func (k ofNamespace) Observe(ctx context.Context, r engine.Reader, rt *v1alpha1.ServingRuntime) (Seen, error) {
@@ -71,6 +92,9 @@ func (k ofNamespace) Observe(ctx context.Context, r engine.Reader, rt *v1alpha1.
 	}
 	o, err := k.begin(ctx, r, viewOf(rt))
 	if err != nil {
+		return o.seen, err
+	}
+	if err := o.heir(ctx); err != nil {
 		return o.seen, err
 	}
 	ns := head("Namespace")
@@ -82,6 +106,14 @@ func (k ofNamespace) Observe(ctx context.Context, r engine.Reader, rt *v1alpha1.
 	}
 	err = o.place(ctx, rt.Namespace)
 	return o.seen, err
+}
+
+// heir looks for the runtime of the cluster that has the name of one of a namespace.
+func (o *observer) heir(ctx context.Context) error {
+	rt := &v1alpha1.ClusterServingRuntime{}
+	err := o.Get(ctx, types.NamespacedName{Name: o.runtime.name}, rt)
+	o.seen.Heir = err == nil && rt.DeletionTimestamp == nil && Runs(&rt.Spec)
+	return client.IgnoreNotFound(err)
 }
 
 // ofCluster is the kind ClusterServingRuntime.
@@ -111,12 +143,11 @@ func (k ofCluster) Observe(ctx context.Context, r engine.Reader, rt *v1alpha1.Cl
 		} else if !enabled {
 			continue
 		}
-		// A runtime of the namespace takes the place of one of the cluster that has its name.
-		err := r.Get(ctx, types.NamespacedName{Namespace: list.Items[i].Name, Name: rt.Name}, &v1alpha1.ServingRuntime{})
-		if client.IgnoreNotFound(err) != nil {
+		taken, err := o.taken(ctx, list.Items[i].Name)
+		if err != nil {
 			return o.seen, err
 		}
-		if err == nil {
+		if taken {
 			continue
 		}
 		if err := o.place(ctx, list.Items[i].Name); err != nil {
@@ -124,6 +155,20 @@ func (k ofCluster) Observe(ctx context.Context, r engine.Reader, rt *v1alpha1.Cl
 		}
 	}
 	return o.seen, nil
+}
+
+// taken tells whether a runtime of a namespace takes the place of one of the cluster that has its name. One that goes gives it
+// back.
+func (o *observer) taken(ctx context.Context, namespace string) (bool, error) {
+	own := &v1alpha1.ServingRuntime{}
+	err := o.Get(ctx, types.NamespacedName{Namespace: namespace, Name: o.runtime.name}, own)
+	if err != nil || own.DeletionTimestamp != nil {
+		return false, client.IgnoreNotFound(err)
+	}
+	if Runs(&own.Spec) {
+		o.seen.Places = append(o.seen.Places, Place{Namespace: namespace, Taken: true, Scaled: autoscaled(own.Annotations)})
+	}
+	return true, nil
 }
 
 // observer looks at one runtime.

@@ -19,11 +19,25 @@ import (
 // Plan implements engine.Kind.
 func (k ofNamespace) Plan(rt *v1alpha1.ServingRuntime, seen Seen) engine.Plan {
 	plan := planFor(viewOf(rt), &seen)
+	plan.NoFinalizer = !seen.Heir
 	if plan.Problem == nil && Runs(&rt.Spec) && len(seen.Places) == 0 {
 		plan.Problem = engine.WaitFor("NamespaceNotEnabled",
 			"Multi-model runtimes do not run in namespace %s. Label the namespace with %s=true to have this one there.", rt.Namespace, settings.LabelEnabled)
 	}
 	return plan
+}
+
+// Teardown implements engine.Teardown: what runs is left to the runtime of the cluster that had the place before.
+func (k ofNamespace) Teardown(rt *v1alpha1.ServingRuntime, seen Seen) engine.Ending {
+	for i := range seen.Places {
+		p := newPlanner(viewOf(rt), &seen, &seen.Places[i])
+		if seen.Heir && seen.Problem() == nil && p.place.heldBy(kindNamespaced) == rt.Name {
+			plan := engine.Plan{}
+			p.leave(&plan, true)
+			return engine.Ending{Plan: plan}
+		}
+	}
+	return engine.Ending{Finished: true}
 }
 
 // Plan implements engine.Kind.
@@ -83,15 +97,33 @@ func newPlanner(rt *view, seen *Seen, place *Place) *planner {
 	return p
 }
 
+// other is the other kind of runtimes, from which a place may be taken over.
+func (p *planner) other() string {
+	if p.runtime.kind == kindCluster {
+		return kindNamespaced
+	}
+	return kindCluster
+}
+
 func (p *planner) name() string { return p.config.InferenceServiceName + "-" + p.runtime.name }
+
+// leave plans that what runs stays as it is, with its autoscaler or without.
+func (p *planner) leave(plan *engine.Plan, scaled bool) {
+	meta := metav1.ObjectMeta{Namespace: p.place.Namespace, Name: p.name()}
+	plan.Children = append(plan.Children, engine.Child{Unmanaged: true, Object: &appsv1.Deployment{ObjectMeta: meta}})
+	if scaled {
+		plan.Children = append(plan.Children, engine.Child{Unmanaged: true, Object: &autoscalingv2.HorizontalPodAutoscaler{ObjectMeta: meta}})
+	}
+}
 
 // plan adds the place to what is planned elsewhere.
 func (p *planner) plan(plan *engine.Plan) {
-	meta := metav1.ObjectMeta{Namespace: p.place.Namespace, Name: p.name()}
+	if p.place.Taken { // the other one takes it over, so that its pods need not be made anew
+		p.leave(plan, p.place.Scaled)
+		return
+	}
 	if p.config.TLS.SecretName != "" && !p.place.TLS {
-		plan.Children = append(plan.Children,
-			engine.Child{Unmanaged: true, Object: &appsv1.Deployment{ObjectMeta: meta}},
-			engine.Child{Unmanaged: true, Object: &autoscalingv2.HorizontalPodAutoscaler{ObjectMeta: meta}})
+		p.leave(plan, true)
 		add(plan, engine.WaitFor("TLSSecretMissing",
 			"Secret %s does not exist in namespace %s, but the configuration (tls.secretName) names it. Create it; until then the pods there are left as they are.",
 			p.config.TLS.SecretName, p.place.Namespace))
@@ -114,6 +146,9 @@ func (p *planner) plan(plan *engine.Plan) {
 				"configuration; to have that now, set the annotation %s to \"false\".", p.place.Namespace, AnnotationKeepPods)})
 	}
 	child := engine.Child{Object: d}
+	if p.place.heldBy(p.other()) == p.runtime.name {
+		child.Adopt, d.UID = true, p.place.Whole.UID
+	}
 	if count.initial {
 		child.Initial = []string{"spec.replicas"}
 	}

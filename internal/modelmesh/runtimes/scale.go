@@ -79,8 +79,10 @@ func (p *planner) up(running bool) count {
 	return count{replicas: n}
 }
 
-func (p *planner) autoscaled() bool {
-	return p.runtime.annotations[v1beta1.AnnotationAutoscalerClass] == classHPA
+func (p *planner) autoscaled() bool { return autoscaled(p.runtime.annotations) }
+
+func autoscaled(annotations map[string]string) bool {
+	return annotations[v1beta1.AnnotationAutoscalerClass] == classHPA
 }
 
 // bounds are the least and the largest number of pods.
