@@ -95,6 +95,10 @@ func trimSlice(obj any) (any, error) {
 
 // putService takes a service as it is described. One whose description cannot be used is left as it was known before.
 func (w *watcher) putService(s *corev1.Service) {
+	if s.DeletionTimestamp != nil { // its EndpointSlices may go before it does
+		w.removeService(s)
+		return
+	}
 	name := activation.Component(s.Name)
 	settings, err := activation.Decode(s.Annotations[activation.Annotation])
 	if name == "" || err != nil {
