@@ -464,3 +464,26 @@ func TestQuiet(t *testing.T) {
 		return nil
 	})
 }
+
+// TestLeaves: a service that is no longer ours is answered for while clients find their way, although its Services are gone.
+func TestLeaves(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, settings(0), quick, 1)
+	a := s.start()
+	testkit.Eventually(t, patience, "an answer", func() error { return s.ask(t.Context(), a, 0) })
+	service := &corev1.Service{ObjectMeta: s.meta(activation.PodsService(s.name))}
+	slice := &discoveryv1.EndpointSlice{ObjectMeta: s.meta("pods")}
+	for _, gone := range []client.Object{service, slice} {
+		if err := s.c.Delete(t.Context(), gone); err != nil {
+			t.Fatal(err)
+		}
+		for range 20 {
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+			if err := s.ask(ctx, a, 0); err != nil {
+				t.Errorf("without %T: %v", gone, err)
+			}
+			cancel()
+			<-time.After(20 * time.Millisecond)
+		}
+	}
+}
