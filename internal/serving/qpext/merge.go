@@ -30,7 +30,41 @@ func parse(text io.Reader) (families, error) {
 			return nil, fmt.Errorf("%q is no name of a metric", name)
 		}
 	}
-	return found, nil
+	f := families(found)
+	for _, name := range slices.Sorted(maps.Keys(f)) {
+		if other := f.meant(name, f[name].GetType()); other != "" {
+			return nil, fmt.Errorf("samples of %s and %s have the same names", name, other)
+		}
+	}
+	return f, nil
+}
+
+// suffixes of the names that the samples of a family have besides its own.
+func suffixes(kind dto.MetricType) []string {
+	switch kind {
+	case dto.MetricType_HISTOGRAM, dto.MetricType_GAUGE_HISTOGRAM:
+		return []string{"_bucket", "_count", "_sum"}
+	case dto.MetricType_SUMMARY:
+		return []string{"_count", "_sum"}
+	}
+	return nil
+}
+
+// meant finds another family of which samples would be taken for those of a family of this name and kind, or the other way
+// round.
+func (f families) meant(name string, kind dto.MetricType) string {
+	for _, suffix := range suffixes(kind) {
+		if f[name+suffix] != nil {
+			return name + suffix
+		}
+	}
+	for _, suffix := range suffixes(dto.MetricType_HISTOGRAM) {
+		base, ok := strings.CutSuffix(name, suffix)
+		if mine := f[base]; ok && mine != nil && slices.Contains(suffixes(mine.GetType()), suffix) {
+			return base
+		}
+	}
+	return ""
 }
 
 // label adds labels to every metric. One that is there already gets another name, as Prometheus does it.
@@ -61,6 +95,8 @@ func (f families) add(others families) error {
 	for _, name := range slices.Sorted(maps.Keys(others)) {
 		family := others[name]
 		switch mine := f[name]; {
+		case mine == nil && f.meant(name, family.GetType()) != "":
+			refused = append(refused, name)
 		case mine == nil:
 			f[name] = family
 		case mine.GetType() == family.GetType():

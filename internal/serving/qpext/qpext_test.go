@@ -304,6 +304,8 @@ func FuzzMerge(f *testing.F) {
 	f.Add([]byte(ofQueue), []byte(ofModel))
 	f.Add([]byte("a 1\n"), []byte("a{a=\"b\"} NaN 12\n"))
 	f.Add([]byte("# TYPE s summary\ns{quantile=\"0.5\"} 1\n"), []byte("# TYPE s summary\ns_sum 1\n"))
+	f.Add([]byte("#TYPE s summArY\ns{}0\n"), []byte("s_sum 0\n"))
+	f.Add([]byte("s_sum 0\n# TYPE s summary\ns 0\n"), []byte("a 1\n"))
 	f.Fuzz(func(t *testing.T, one, other []byte) {
 		all, err := parse(bytes.NewReader(one))
 		if err != nil {
