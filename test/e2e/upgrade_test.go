@@ -112,6 +112,10 @@ func (c cluster) installsElsewhere() {
 	if now := c.podImage(); now != pod {
 		c.Errorf("models are fetched by %s, want %s", now, pod)
 	}
+	c.eventually("webhooks answer: a pod is ready a moment before its Service leads to it", func() error {
+		_, err := c.kubectl("apply", "--dry-run=server", "-f", "test/e2e/testdata/accepted.yaml")
+		return err
+	})
 	c.badManifestIsRefused()
 	c.modelAnswers()
 	if _, err := os.Stat(place); !errors.Is(err, fs.ErrNotExist) {
