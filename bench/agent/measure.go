@@ -11,7 +11,6 @@ import (
 	"net/http/httptest"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -63,7 +62,10 @@ func (o options) measure(t testing.TB, binary string) *report {
 	}
 	r := &report{Clients: o.clients}
 	for _, w := range ways[1:] {
-		now, _ := memory(t, w.agent)
+		now, _, err := w.agent.Memory()
+		if err != nil {
+			t.Fatal(err)
+		}
 		r.IdleMiB = append(r.IdleMiB, now)
 	}
 	for range o.rounds {
@@ -74,7 +76,10 @@ func (o options) measure(t testing.TB, binary string) *report {
 	for _, w := range ways {
 		f := w.figures()
 		if w.agent != nil {
-			_, f.PeakMiB = memory(t, w.agent)
+			var err error
+			if _, f.PeakMiB, err = w.agent.Memory(); err != nil {
+				t.Fatal(err)
+			}
 			w.agent.Stop(t, time.Minute)
 		}
 		r.Ways = append(r.Ways, f)
@@ -168,22 +173,4 @@ func once(ctx context.Context, client *http.Client, address string) error {
 		err = fmt.Errorf("the answer is %d %s", answer.StatusCode, body)
 	}
 	return err
-}
-
-// memory is what a process has now and the most that it had, in MiB.
-func memory(t testing.TB, p *testkit.Program) (now, most float64) {
-	t.Helper()
-	status, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(p.PID()), "status"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, into := range map[string]*float64{"VmRSS:": &now, "VmHWM:": &most} {
-		_, rest, _ := strings.Cut(string(status), name)
-		var kib float64
-		if _, err := fmt.Sscan(rest, &kib); err != nil {
-			t.Fatalf("%s tells nothing of its memory: %v", p.Name, err)
-		}
-		*into = kib / 1024
-	}
-	return now, most
 }

@@ -69,7 +69,7 @@ func (o options) measure(t testing.TB, self string) *report {
 	through := direct
 	through.url, through.host = address(port)+modelPath, host
 	b.waitAnswer(envoy, through)
-	idle, _, err := memory(envoy)
+	idle, _, err := envoy.Memory()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,7 +79,7 @@ func (o options) measure(t testing.TB, self string) *report {
 		t.Fatalf("%v\n%s", err, envoy.Output())
 	}
 	r.IdleMiB = idle
-	if _, r.PeakMiB, err = memory(envoy); err != nil {
+	if _, r.PeakMiB, err = envoy.Memory(); err != nil {
 		t.Fatal(err)
 	}
 	return r
@@ -144,25 +144,4 @@ func (b *bed) envoy(program string, port int) *exec.Cmd {
 		b.Fatal(err)
 	}
 	return exec.Command(program, "--config-path", path, "--log-level", "warn", "--use-dynamic-base-id")
-}
-
-// memory that a process takes and took at most, in MiB.
-func memory(p *testkit.Program) (now, most float64, err error) {
-	status, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(p.PID()), "status"))
-	if err != nil {
-		return 0, 0, err
-	}
-	for name, into := range map[string]*float64{"VmRSS:": &now, "VmHWM:": &most} {
-		_, rest, _ := strings.Cut(string(status), name)
-		fields := strings.Fields(rest)
-		if len(fields) == 0 {
-			return 0, 0, fmt.Errorf("%s tells nothing of its memory", p.Name)
-		}
-		kib, err := strconv.Atoi(fields[0])
-		if err != nil {
-			return 0, 0, err
-		}
-		*into = float64(kib) / 1024
-	}
-	return now, most, nil
 }

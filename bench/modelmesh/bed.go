@@ -11,7 +11,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"testing"
 	"time"
 
@@ -132,25 +131,4 @@ func callsOf(nodes []*node) []*grpc.ClientConn {
 		list = append(list, n.calls)
 	}
 	return list
-}
-
-// memory is what a process has now and the most that it had, in MiB.
-func memory(p *testkit.Program) (now, most float64, err error) {
-	status, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(p.PID()), "status"))
-	if err != nil {
-		return 0, 0, err
-	}
-	for name, into := range map[string]*float64{"VmRSS:": &now, "VmHWM:": &most} {
-		_, rest, _ := strings.Cut(string(status), name)
-		fields := strings.Fields(rest)
-		if len(fields) == 0 {
-			return 0, 0, fmt.Errorf("%s tells nothing of its memory", p.Name)
-		}
-		kib, err := strconv.Atoi(fields[0])
-		if err != nil {
-			return 0, 0, err
-		}
-		*into = float64(kib) / 1024
-	}
-	return now, most, nil
 }

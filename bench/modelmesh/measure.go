@@ -59,7 +59,7 @@ func (o options) measure(t testing.TB, self, binary string) *report {
 	o.say("killing a process")
 	o.measureLoss(t, b, places, r)
 	for _, n := range b.nodes[1:] {
-		_, most, err := memory(n.mesh)
+		_, most, err := n.mesh.Memory()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -87,7 +87,7 @@ func (o options) measureIdle(t testing.TB, b *bed, r *report) {
 	settled(t, o.idle)
 	r.IdleSeconds, r.IdleWrites = o.idle.Seconds(), b.revision(t)-before
 	for _, n := range b.nodes {
-		now, _, err := memory(n.mesh)
+		now, _, err := n.mesh.Memory()
 		if err != nil {
 			t.Fatal(err)
 		}

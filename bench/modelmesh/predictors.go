@@ -231,7 +231,7 @@ func (o options) measurePredictors(t testing.TB, self, pod, manager string) *pre
 	work = p.api.work(before)
 	r.IdleWrites, r.IdleCalls = work.Writes(), sum(p.mesh.counted())-sum(calls)
 	var err error
-	if r.IdleMiB, r.PeakMiB, err = memory(p.manager); err != nil {
+	if r.IdleMiB, r.PeakMiB, err = p.manager.Memory(); err != nil {
 		t.Fatal(err)
 	}
 	return r

@@ -63,7 +63,7 @@ func run(ctx context.Context) error {
 // build makes the binary as it is in the image.
 func build(ctx context.Context, dir string) (string, error) {
 	binary := filepath.Join(dir, "modelplane-pod")
-	command := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", binary, "github.com/modelplane/modelplane/cmd/modelplane-pod")
+	command := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-tags=grpcnotrace", "-ldflags=-s -w", "-o", binary, "github.com/modelplane/modelplane/cmd/modelplane-pod")
 	command.Env = append(os.Environ(), "CGO_ENABLED=0")
 	command.Stderr = os.Stderr
 	return binary, command.Run()

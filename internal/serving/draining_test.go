@@ -21,8 +21,7 @@ import (
 // TestCanaryTakesOver proves that the predictor before it goes on answering until the gateway has taken the new routes.
 func TestCanaryTakesOver(t *testing.T) {
 	b := servingtest.New(t)
-	b.Install(t, testkit.GatewayAPI)
-	b.Configure(t, servingtest.Gateway())
+	b.BehindGateway(t)
 	b.Manage(t, b.Manager)
 	isvc := b.Service("iris", "sklearn")
 	isvc.Spec.Predictor.Name = "v1"

@@ -269,11 +269,7 @@ func TestDeletion(t *testing.T) {
 
 func TestRestartAndRestCostNothing(t *testing.T) {
 	b := servingtest.New(t)
-	b.Install(t, testkit.GatewayAPI)
-	b.Configure(t, servingtest.Gateway())
-	if err := servingtest.Gate(t.Context(), b.C, "gateways", "shared"); err != nil {
-		t.Fatal(err)
-	}
+	b.BehindGateway(t)
 	counter := testkit.NewCounter()
 	stop := b.Manage(t, counter.Wrap(b.Manager))
 	names := []string{"one", "two", "three"}
@@ -300,8 +296,7 @@ func TestRestartAndRestCostNothing(t *testing.T) {
 
 func TestFaultsDelayButDoNotPrevent(t *testing.T) {
 	b := servingtest.New(t)
-	b.Install(t, testkit.GatewayAPI)
-	b.Configure(t, servingtest.Gateway())
+	b.BehindGateway(t)
 	faults := testkit.NewFaults(7).Add(
 		testkit.Rule{Fault: testkit.Unavailable, Probability: 0.04},
 		testkit.Rule{Fault: testkit.Conflict, Probability: 0.03},
@@ -695,8 +690,7 @@ func conditionMessage(isvc *v1beta1.InferenceService, typ string) string {
 // Name and namespace run into each other in the usual hosts: iris in a-NS and iris-a in NS become the same one.
 func TestHostIsTaken(t *testing.T) {
 	b := servingtest.New(t)
-	b.Install(t, testkit.GatewayAPI)
-	b.Configure(t, servingtest.Gateway())
+	b.BehindGateway(t)
 	ns := "a-" + b.NS // comes first, should both be made in the same second
 	b.Create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}})
 	rt := b.Runtime("sklearn")

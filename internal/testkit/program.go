@@ -7,6 +7,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -69,6 +71,23 @@ func run(t testing.TB, name string, cmd *exec.Cmd, log string, after func()) *Pr
 
 // PID of the process.
 func (p *Program) PID() int { return p.cmd.Process.Pid }
+
+// Memory is what the process has now and the most that it had, in MiB.
+func (p *Program) Memory() (now, most float64, err error) {
+	status, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(p.PID()), "status"))
+	if err != nil {
+		return 0, 0, err
+	}
+	for name, into := range map[string]*float64{"VmRSS:": &now, "VmHWM:": &most} {
+		_, rest, _ := strings.Cut(string(status), name)
+		var kib float64
+		if _, err := fmt.Sscan(rest, &kib); err != nil {
+			return 0, 0, fmt.Errorf("%s tells nothing of its memory: %w", p.Name, err)
+		}
+		*into = kib / 1024
+	}
+	return now, most, nil
+}
 
 // Ended is closed once the process has ended.
 func (p *Program) Ended() <-chan struct{} { return p.ended }

@@ -203,7 +203,6 @@ func (m *Mesh) serve(ctx context.Context) error {
 		return err
 	}
 	debug.FreeOSMemory() // reading the tables took more than they need
-	process.Settle()
 	m.ready.Store(true)
 	m.log.Info("Ready", "instance", m.set.Instance, "models", m.models.Len(), "capacity", m.cache().models.Capacity()*unit)
 	select {

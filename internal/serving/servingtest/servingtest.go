@@ -118,6 +118,16 @@ func Gateway() map[string]string {
 	}
 }
 
+// BehindGateway has services reached by HTTPRoutes of a Gateway that is there from the start.
+func (b *Bench) BehindGateway(t testing.TB) {
+	t.Helper()
+	b.Install(t, testkit.GatewayAPI)
+	b.Configure(t, Gateway())
+	if err := Gate(t.Context(), b.C, "gateways", "shared"); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // Run is a whole manager with the serving controllers, until ctx ends.
 func (b *Bench) Run(ctx context.Context, cfg *rest.Config) error {
 	cluster, err := discovery.NewDiscoveryClientForConfig(cfg)
