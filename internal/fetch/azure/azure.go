@@ -13,14 +13,17 @@ import (
 	"path"
 	"regexp"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/modelplane/modelplane/internal/fetch/transfer"
 )
 
 var (
-	hosts = regexp.MustCompile(`^([a-z0-9-]+)\.(?:z[0-9]{1,2}\.)?(blob|file|dfs)\.(core\.windows\.net|storage\.azure\.net|core\.chinacloudapi\.cn|core\.usgovcloudapi\.net)$`)
-	abfs  = regexp.MustCompile(`^abfss?://([^@/]+)@([^/]+)(/.*)?$`)
+	hosts = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`^([a-z0-9-]+)\.(?:z[0-9]{1,2}\.)?(blob|file|dfs)\.(core\.windows\.net|storage\.azure\.net|core\.chinacloudapi\.cn|core\.usgovcloudapi\.net)$`)
+	})
+	abfs = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^abfss?://([^@/]+)@([^/]+)(/.*)?$`) })
 )
 
 // Source is a model in a container or a share.
@@ -37,24 +40,24 @@ type Source struct {
 
 // Is tells whether an address is one of Azure.
 func Is(address string) bool {
-	if abfs.MatchString(address) {
+	if abfs().MatchString(address) {
 		return true
 	}
 	u, err := url.Parse(address)
-	return err == nil && u.Scheme == "https" && hosts.MatchString(strings.ToLower(u.Host))
+	return err == nil && u.Scheme == "https" && hosts().MatchString(strings.ToLower(u.Host))
 }
 
 // Parse reads https://ACCOUNT.blob.core.windows.net/CONTAINER/PATH, with or without a shared access signature, the same
 // for file shares, and abfs://CONTAINER@ACCOUNT.dfs.core.windows.net/PATH. AZURE_SERVICE_URL names another server.
 func Parse(address string, env func(string) string) (*Source, error) {
-	if m := abfs.FindStringSubmatch(address); m != nil {
+	if m := abfs().FindStringSubmatch(address); m != nil {
 		address = "https://" + m[2] + "/" + m[1] + m[3]
 	}
 	u, err := url.Parse(address)
 	if err != nil {
 		return nil, usage()
 	}
-	m := hosts.FindStringSubmatch(strings.ToLower(u.Host))
+	m := hosts().FindStringSubmatch(strings.ToLower(u.Host))
 	container, key, _ := strings.Cut(strings.TrimPrefix(u.Path, "/"), "/")
 	if m == nil || container == "" {
 		return nil, usage()

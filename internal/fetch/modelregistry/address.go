@@ -17,6 +17,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 
 	"github.com/modelplane/modelplane/internal/fetch/transfer"
 	"github.com/modelplane/modelplane/internal/kube/address"
@@ -57,8 +58,10 @@ type meaning struct {
 }
 
 var (
-	hostShape      = regexp.MustCompile(`^([A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?$`)
-	namespaceShape = regexp.MustCompile(`^[A-Za-z0-9_-]+$`)
+	hostShape = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`^([A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?$`)
+	})
+	namespaceShape = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9_-]+$`) })
 )
 
 const forms = "write model-registry://MODEL, MODEL/VERSION, HOST/MODEL or HOST/MODEL/VERSION, with %2F for a slash in a name"
@@ -104,7 +107,7 @@ func namespaceOf(query string) (string, error) {
 		}
 	}
 	namespace := values.Get("namespace")
-	if values.Has("namespace") && !namespaceShape.MatchString(namespace) {
+	if values.Has("namespace") && !namespaceShape().MatchString(namespace) {
 		return "", errors.New("the parameter namespace names no namespace; correct it")
 	}
 	return namespace, nil
@@ -122,7 +125,7 @@ func inNamespace(at *registry, names []string) ([]meaning, error) {
 
 // read understands an address that names no namespace. Of two names the first may be a host.
 func (p places) read(raw, names []string) ([]meaning, error) {
-	host := hostShape.MatchString(raw[0])
+	host := hostShape().MatchString(raw[0])
 	switch {
 	case len(names) == 1:
 		return p.configured(meaning{model: names[0]})

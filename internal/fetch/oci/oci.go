@@ -13,6 +13,7 @@ import (
 	"regexp"
 	"runtime"
 	"strings"
+	"sync"
 
 	"github.com/modelplane/modelplane/internal/fetch/transfer"
 )
@@ -34,9 +35,11 @@ type Layer struct {
 }
 
 var (
-	nameShape   = regexp.MustCompile(`^[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*(?:/[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*)*$`)
-	tagShape    = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}$`)
-	digestShape = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
+	nameShape = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`^[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*(?:/[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*)*$`)
+	})
+	tagShape    = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}$`) })
+	digestShape = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^sha256:[0-9a-f]{64}$`) })
 )
 
 // Parse reads oci://REGISTRY/REPOSITORY[:TAG][@DIGEST].
@@ -50,7 +53,7 @@ func Parse(address string, env func(string) string) (*Source, error) {
 	}
 	if i := strings.LastIndex(repository, ":"); i >= 0 {
 		s.reference, repository = repository[i+1:], repository[:i]
-		if !tagShape.MatchString(s.reference) {
+		if !tagShape().MatchString(s.reference) {
 			return nil, usage()
 		}
 	}
@@ -60,7 +63,7 @@ func Parse(address string, env func(string) string) (*Source, error) {
 	if registry == "docker.io" && !strings.Contains(repository, "/") {
 		repository = "library/" + repository
 	}
-	if !nameShape.MatchString(repository) || pinned && !digestShape.MatchString(digest) || strings.ContainsAny(registry, "?#\\% ") {
+	if !nameShape().MatchString(repository) || pinned && !digestShape().MatchString(digest) || strings.ContainsAny(registry, "?#\\% ") {
 		return nil, usage()
 	}
 	s.registry, s.repository = registry, repository
@@ -119,7 +122,7 @@ func (s *Source) Layers(ctx context.Context, c *transfer.Client) ([]Layer, error
 	}
 	var out []Layer
 	for _, d := range m.Layers {
-		if !digestShape.MatchString(d.Digest) {
+		if !digestShape().MatchString(d.Digest) {
 			return nil, fmt.Errorf("a layer has digest %q, which is no SHA-256; push the image again", d.Digest)
 		}
 		if strings.HasSuffix(d.MediaType, "zstd") {
@@ -158,7 +161,7 @@ func (s *Source) manifest(ctx context.Context, c *transfer.Client, reference str
 	if err != nil {
 		return nil, err
 	}
-	if digestShape.MatchString(reference) && !transfer.Fits(transfer.Hex(transfer.SHA256, strings.TrimPrefix(reference, "sha256:")), body) {
+	if digestShape().MatchString(reference) && !transfer.Fits(transfer.Hex(transfer.SHA256, strings.TrimPrefix(reference, "sha256:")), body) {
 		return nil, errors.New("the registry sends another manifest than the digest names; ask those who run it")
 	}
 	m := &manifest{}

@@ -14,6 +14,7 @@ import (
 	"io"
 	"net/http"
 	"regexp"
+	"sync"
 	"time"
 )
 
@@ -61,7 +62,7 @@ var transientStatus = map[int]bool{
 }
 
 // codeShape is what servers use as words for errors. Anything else could be a piece of a secret.
-var codeShape = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_.-]{1,60}$`)
+var codeShape = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_.-]{1,60}$`) })
 
 // refusal turns an answer that is an error into a problem.
 func refusal(response *http.Response) *Problem {
@@ -72,7 +73,7 @@ func refusal(response *http.Response) *Problem {
 	p := &Problem{Status: response.StatusCode, transient: transientStatus[response.StatusCode], after: retryAfter(response.Header)}
 	p.Code, p.Region = words(body)
 	for _, name := range []string{"X-Ms-Error-Code", "X-Error-Code"} { // Azure, Hugging Face
-		if code := response.Header.Get(name); codeShape.MatchString(code) {
+		if code := response.Header.Get(name); codeShape().MatchString(code) {
 			p.Code = code
 		}
 	}
@@ -95,7 +96,7 @@ func words(body []byte) (code, region string) {
 		Code   string
 		Region string
 	}
-	if bytes.HasPrefix(body, []byte("<")) && xml.Unmarshal(body, &x) == nil && codeShape.MatchString(x.Code) {
+	if bytes.HasPrefix(body, []byte("<")) && xml.Unmarshal(body, &x) == nil && codeShape().MatchString(x.Code) {
 		return x.Code, x.Region
 	}
 	var j struct {
@@ -109,11 +110,11 @@ func words(body []byte) (code, region string) {
 		return "", ""
 	}
 	var text string
-	if json.Unmarshal(j.Error, &text) == nil && codeShape.MatchString(text) {
+	if json.Unmarshal(j.Error, &text) == nil && codeShape().MatchString(text) {
 		return text, ""
 	}
 	for _, word := range []string{j.ErrorCode, j.Remote.Exception} {
-		if codeShape.MatchString(word) {
+		if codeShape().MatchString(word) {
 			return word, ""
 		}
 	}
@@ -137,7 +138,9 @@ func temporary(err error) bool {
 	if errors.As(err, &unknown) || errors.As(err, &host) || errors.As(err, &invalid) || errors.As(err, &verify) || errors.As(err, &protocol) {
 		return false
 	}
-	return !errRedirect.MatchString(err.Error())
+	return !errRedirect().MatchString(err.Error())
 }
 
-var errRedirect = regexp.MustCompile(`it redirects (too often|from https)|unsupported protocol scheme|server gave HTTP response to HTTPS client`)
+var errRedirect = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`it redirects (too often|from https)|unsupported protocol scheme|server gave HTTP response to HTTPS client`)
+})

@@ -17,6 +17,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 )
 
 // Kind of a checksum.
@@ -86,7 +87,7 @@ func best(sums []Sum) *Sum {
 	return nil
 }
 
-var md5Tag = regexp.MustCompile(`^"?[0-9a-f]{32}"?$`)
+var md5Tag = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^"?[0-9a-f]{32}"?$`) })
 
 // stated finds the sums that an answer states for the whole object. Those for its body count only when the body is all.
 func stated(response *http.Response, whole bool) []Sum {
@@ -107,7 +108,7 @@ func stated(response *http.Response, whole bool) []Sum {
 		sums = append(sums, digest(h.Values("X-Goog-Hash"), "md5", MD5)...)
 		sums = append(sums, digest(h.Values("X-Goog-Hash"), "crc32c", CRC32C)...)
 	}
-	if tag := h.Get("ETag"); s3Tag(h) && md5Tag.MatchString(tag) {
+	if tag := h.Get("ETag"); s3Tag(h) && md5Tag().MatchString(tag) {
 		for _, sum := range Hex(MD5, strings.Trim(tag, `"`)) {
 			sum.Doubtful = true
 			sums = append(sums, sum)

@@ -8,6 +8,7 @@ import (
 	"path"
 	"regexp"
 	"strings"
+	"sync"
 )
 
 // place is a storage: addresses of what is in it, and the variables by which package fetch gets in.
@@ -73,8 +74,8 @@ func readGoogle(entry map[string]any) (*place, error) {
 
 // Names that Azure allows; anything else could lead to another host.
 var (
-	accounts   = regexp.MustCompile(`^[a-z0-9-]{1,63}$`)
-	containers = regexp.MustCompile(`^[$a-z0-9-]{1,63}$`)
+	accounts   = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[a-z0-9-]{1,63}$`) })
+	containers = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[$a-z0-9-]{1,63}$`) })
 )
 
 func readAzure(entry map[string]any) (*place, error) {
@@ -83,7 +84,7 @@ func readAzure(entry map[string]any) (*place, error) {
 	if account == "" {
 		account = connection["AccountName"]
 	}
-	if !accounts.MatchString(account) || !containers.MatchString(container) {
+	if !accounts().MatchString(account) || !containers().MatchString(container) {
 		return nil, mistakef("storage of type azure needs account_name and container; set them in the entry of the storage secret or as parameters")
 	}
 	p := &place{env: given("AZURE_CLIENT_ID", text(entry, "client_id"), "AZURE_CLIENT_SECRET", text(entry, "client_secret"),
