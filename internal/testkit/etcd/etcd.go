@@ -32,29 +32,29 @@ type Server struct {
 func Start(t testing.TB) *Server {
 	t.Helper()
 	s := &Server{Endpoint: "http://" + free(t), peer: "http://" + free(t), path: testkit.Asset(t, "etcd"), dir: t.TempDir()}
-	s.Begin(t)
 	var err error
 	s.Client, err = clientv3.New(clientv3.Config{Endpoints: []string{s.Endpoint}, Logger: zap.NewNop()})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = s.Client.Close() })
-	testkit.Eventually(t, time.Minute, "etcd to answer", func() error {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-		defer cancel()
-		_, err := s.Client.Get(ctx, "/")
-		return err
-	})
+	s.Begin(t)
 	return s
 }
 
-// Begin runs it, again if it was ended.
+// Begin runs it, again if it was ended, and waits until it answers.
 func (s *Server) Begin(t testing.TB) {
 	t.Helper()
 	s.running = testkit.RunProgram(t, "etcd", exec.Command(s.path,
 		"--data-dir", s.dir, "--listen-client-urls", s.Endpoint, "--advertise-client-urls", s.Endpoint,
 		"--listen-peer-urls", s.peer, "--initial-advertise-peer-urls", s.peer, "--initial-cluster", "default="+s.peer,
 		"--unsafe-no-fsync", "--log-level", "error"))
+	testkit.Eventually(t, time.Minute, "etcd to answer", func() error {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		_, err := s.Client.Get(ctx, "/")
+		return err
+	})
 }
 
 // End kills it.
