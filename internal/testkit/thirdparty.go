@@ -29,6 +29,7 @@ const (
 	OpenShift          API = "OpenShift"
 	LWS                API = "LeaderWorkerSet"
 	CertManager        API = "cert-manager"
+	EnvoyGateway       API = "Envoy Gateway"
 )
 
 // resource is the outside of a definition: what a client can tell of it. The
@@ -53,6 +54,7 @@ var thirdParty = map[API][]resource{
 		{group: "gateway.networking.k8s.io", kind: "HTTPRoute", versions: "v1 v1beta1"},
 		{group: "gateway.networking.k8s.io", kind: "GRPCRoute", versions: "v1"},
 		{group: "gateway.networking.k8s.io", kind: "ReferenceGrant", versions: "v1beta1 v1", noStatus: true, shortNames: []string{"refgrant"}},
+		{group: "gateway.networking.k8s.io", kind: "BackendTLSPolicy", versions: "v1", plural: "backendtlspolicies", shortNames: []string{"btlspolicy"}},
 	},
 	InferenceExtension: {
 		{group: "inference.networking.k8s.io", kind: "InferencePool", versions: "v1", shortNames: []string{"infpool"}},
@@ -70,6 +72,9 @@ var thirdParty = map[API][]resource{
 		{group: "networking.istio.io", kind: "VirtualService", versions: "v1 v1beta1 v1alpha3", shortNames: []string{"vs"}},
 		{group: "networking.istio.io", kind: "DestinationRule", versions: "v1 v1beta1 v1alpha3", shortNames: []string{"dr"}},
 		{group: "networking.istio.io", kind: "Gateway", versions: "v1 v1beta1 v1alpha3", shortNames: []string{"gw"}},
+		{group: "networking.istio.io", kind: "ServiceEntry", versions: "v1 v1beta1 v1alpha3", plural: "serviceentries", shortNames: []string{"se"}},
+		{group: "networking.istio.io", kind: "EnvoyFilter", versions: "v1alpha3"},
+		{group: "telemetry.istio.io", kind: "Telemetry", versions: "v1 v1alpha1", plural: "telemetries"},
 		{group: "security.istio.io", kind: "AuthorizationPolicy", versions: "v1 v1beta1", plural: "authorizationpolicies", shortNames: []string{"ap"}},
 		{group: "security.istio.io", kind: "PeerAuthentication", versions: "v1 v1beta1", shortNames: []string{"pa"}},
 	},
@@ -90,6 +95,7 @@ var thirdParty = map[API][]resource{
 		{group: "kuadrant.io", kind: "AuthPolicy", versions: "v1", plural: "authpolicies"},
 		{group: "kuadrant.io", kind: "RateLimitPolicy", versions: "v1", plural: "ratelimitpolicies"},
 		{group: "kuadrant.io", kind: "TokenRateLimitPolicy", versions: "v1alpha1", plural: "tokenratelimitpolicies"},
+		{group: "extensions.kuadrant.io", kind: "TelemetryPolicy", versions: "v1alpha1", plural: "telemetrypolicies"},
 	},
 	Authorino: {
 		{group: "authorino.kuadrant.io", kind: "AuthConfig", versions: "v1beta3 v1beta2"},
@@ -110,6 +116,10 @@ var thirdParty = map[API][]resource{
 		{group: "cert-manager.io", kind: "Certificate", versions: "v1", shortNames: []string{"cert", "certs"}},
 		{group: "cert-manager.io", kind: "Issuer", versions: "v1"},
 		{group: "cert-manager.io", kind: "ClusterIssuer", versions: "v1", cluster: true},
+	},
+	EnvoyGateway: {
+		{group: "gateway.envoyproxy.io", kind: "Backend", versions: "v1alpha1"},
+		{group: "gateway.envoyproxy.io", kind: "EnvoyExtensionPolicy", versions: "v1alpha1", plural: "envoyextensionpolicies"},
 	},
 }
 
