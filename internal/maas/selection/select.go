@@ -63,7 +63,8 @@ func (x *Index) explicit(r Request, who []string, models []Model) (Choice, error
 // find is a subscription by its full or bare name. Of several with a bare name, one that the caller owns is meant.
 func (x *Index) find(name string, who []string) (s *Subscription, mine bool) {
 	if s := x.subscriptions[name]; s != nil {
-		return s, s.isOwned(who)
+		mine = s.isOwned(who)
+		return s, mine
 	}
 	list := x.named[name]
 	for _, s := range list {

@@ -53,12 +53,16 @@ func (u *Uses) Run(ctx context.Context) error {
 		case <-tick.C:
 			u.Flush(ctx)
 		case <-ctx.Done():
-			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushTime)
-			defer cancel()
-			u.Flush(last)
+			u.last(context.WithoutCancel(ctx))
 			return nil
 		}
 	}
+}
+
+func (u *Uses) last(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, flushTime)
+	defer cancel()
+	u.Flush(ctx)
 }
 
 // Flush writes what waits; what cannot be written waits on.
