@@ -58,13 +58,14 @@ type MaaSModelRefSpec struct {
 
 // ModelKind is a kind of object that can stand behind a published model.
 //
-// +kubebuilder:validation:Enum=LLMInferenceService;ExternalModel
+// +kubebuilder:validation:Enum=LLMInferenceService;ExternalModel;InferenceService
 type ModelKind string
 
 // The kinds that can stand behind a published model.
 const (
 	LLMInferenceServiceModel ModelKind = "LLMInferenceService"
 	ExternalModelModel       ModelKind = "ExternalModel"
+	InferenceServiceModel    ModelKind = "InferenceService"
 )
 
 // BackendRef names the object behind a published model.

@@ -16,6 +16,7 @@ import (
 
 	"github.com/modelplane/modelplane/internal/admission"
 	"github.com/modelplane/modelplane/internal/engine"
+	"github.com/modelplane/modelplane/internal/maas"
 	"github.com/modelplane/modelplane/internal/manager"
 	"github.com/modelplane/modelplane/internal/mlflow"
 	"github.com/modelplane/modelplane/internal/modelregistry"
@@ -33,7 +34,7 @@ type room struct {
 
 // rooms are made anew for every process and test: what they hold is their own.
 func rooms() []room {
-	models, tracking, registries := serving.New(), mlflow.New(), modelregistry.New()
+	models, tracking, registries, asService := serving.New(), mlflow.New(), modelregistry.New(), maas.New()
 	platform, many := &configuration{}, newModelMesh()
 	return []room{
 		{
@@ -58,7 +59,11 @@ func rooms() []room {
 				withCatalog(d)
 			},
 		},
-		{name: admission.MaaS},
+		{
+			name:        admission.MaaS,
+			controllers: asService.Controllers,
+			extend:      func(d *manager.Domain) { completeMaaS(d, asService) },
+		},
 		{
 			name:        admission.MLflow,
 			admission:   mlflow.Admission,

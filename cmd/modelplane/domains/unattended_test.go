@@ -10,8 +10,7 @@ import (
 
 var acceptedOnly = []string{
 	"AITenant", "Config", "ExternalModel", "ExternalProvider", "LLMInferenceService", "LocalModelCache",
-	"LocalModelNamespaceCache", "LocalModelNode", "LocalModelNodeGroup", "MaaSAuthPolicy", "MaaSModelRef", "MaaSSubscription",
-	"MaasTenantConfig", "Tenant",
+	"LocalModelNamespaceCache", "LocalModelNode", "LocalModelNodeGroup", "MaasTenantConfig", "Tenant",
 }
 
 // Kinds that are accepted only say so, and no others do.
