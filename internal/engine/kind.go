@@ -146,6 +146,8 @@ type Event struct {
 type Spec struct {
 	// Name of the controller: in logs, metrics and the field owner.
 	Name string
+	// Resource is the plural name of the kind where it cannot be guessed.
+	Resource string
 	// Children are the kinds that a plan may name, also those that it named in
 	// earlier releases, so that they are found and pruned.
 	Children []ChildKind

@@ -41,7 +41,7 @@ func HomeRules(scheme *runtime.Scheme, controllers ...Controller) ([]rbacv1.Poli
 			return nil, err
 		}
 		need := grants{}
-		need.objects(resourceOf(gvk, ""), c)
+		need.objects(resourceOf(gvk, c.Spec().Resource), c)
 		for _, rule := range need.rules() {
 			rule.ResourceNames = []string{c.Spec().HomeName}
 			out = append(out, rule)
@@ -68,7 +68,7 @@ func (g grants) controller(scheme *runtime.Scheme, c Controller) error {
 		return err
 	}
 	if c.Spec().HomeName == "" {
-		g.objects(resourceOf(gvk, ""), c)
+		g.objects(resourceOf(gvk, c.Spec().Resource), c)
 	}
 	if c.Spec().FarReaching { // to be told when a namespace goes and comes back
 		g.grant(schema.GroupResource{Resource: "namespaces"}, "list", "watch")

@@ -26,6 +26,10 @@ var differences = []difference{
 		"a canary has the type of the predictor itself, for which the table does not require a format",
 	},
 	{
+		"maas.opendatahub.io/v1alpha1 MaaSModelRef", "spec.modelRef.kind", "string; enum=LLMInferenceService|ExternalModel|InferenceService*",
+		"a model that an InferenceService serves can be published as well; what is written for others keeps its meaning",
+	},
+	{
 		"serving.kserve.io/v1alpha1 Predictor", "status.conditions*", "*",
 		"conditions say beside the known fields what is wrong and what to do; clients that do not know them see no difference",
 	},

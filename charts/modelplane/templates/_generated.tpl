@@ -1367,7 +1367,90 @@
 
 {{/* What it needs beyond that to serve maas. */}}
 {{- define "modelplane.rules.domain.maas" -}}
-
+- apiGroups:
+  - ""
+  resources:
+  - namespaces
+  verbs:
+  - get
+  - list
+  - watch
+- apiGroups:
+  - gateway.networking.k8s.io
+  resources:
+  - gateways
+  - httproutes
+  verbs:
+  - list
+  - watch
+- apiGroups:
+  - gateway.networking.k8s.io
+  resources:
+  - gateways/finalizers
+  verbs:
+  - update
+- apiGroups:
+  - inference.opendatahub.io
+  resources:
+  - externalmodels
+  verbs:
+  - list
+  - watch
+- apiGroups:
+  - kuadrant.io
+  resources:
+  - authpolicies
+  - tokenratelimitpolicies
+  verbs:
+  - create
+  - delete
+  - get
+  - list
+  - patch
+  - watch
+- apiGroups:
+  - maas.opendatahub.io
+  resources:
+  - aitenants
+  - externalmodels
+  - maastenantconfigs
+  verbs:
+  - list
+  - watch
+- apiGroups:
+  - maas.opendatahub.io
+  resources:
+  - maasauthpolicies
+  - maasmodelrefs
+  - maassubscriptions
+  verbs:
+  - list
+  - patch
+  - watch
+- apiGroups:
+  - maas.opendatahub.io
+  resources:
+  - maasauthpolicies/finalizers
+  - maasmodelrefs/finalizers
+  - maassubscriptions/finalizers
+  verbs:
+  - update
+- apiGroups:
+  - maas.opendatahub.io
+  resources:
+  - maasauthpolicies/status
+  - maasmodelrefs/status
+  - maassubscriptions/status
+  verbs:
+  - patch
+- apiGroups:
+  - serving.kserve.io
+  resources:
+  - inferenceservices
+  - llminferenceservices
+  verbs:
+  - list
+  - watch
 {{- end -}}
 
 {{/* What it needs in its own namespace to serve maas. */}}
@@ -1377,12 +1460,94 @@
 
 {{/* What maas reads of kinds without a namespace. */}}
 {{- define "modelplane.rules.confined.cluster.maas" -}}
-
+- apiGroups:
+  - ""
+  resources:
+  - namespaces
+  verbs:
+  - get
+  - list
+  - watch
 {{- end -}}
 
 {{/* What maas needs in each namespace that is looked after. */}}
 {{- define "modelplane.rules.confined.namespace.maas" -}}
-
+- apiGroups:
+  - gateway.networking.k8s.io
+  resources:
+  - gateways
+  - httproutes
+  verbs:
+  - list
+  - watch
+- apiGroups:
+  - gateway.networking.k8s.io
+  resources:
+  - gateways/finalizers
+  verbs:
+  - update
+- apiGroups:
+  - inference.opendatahub.io
+  resources:
+  - externalmodels
+  verbs:
+  - list
+  - watch
+- apiGroups:
+  - kuadrant.io
+  resources:
+  - authpolicies
+  - tokenratelimitpolicies
+  verbs:
+  - create
+  - delete
+  - get
+  - list
+  - patch
+  - watch
+- apiGroups:
+  - maas.opendatahub.io
+  resources:
+  - aitenants
+  - externalmodels
+  - maastenantconfigs
+  verbs:
+  - list
+  - watch
+- apiGroups:
+  - maas.opendatahub.io
+  resources:
+  - maasauthpolicies
+  - maasmodelrefs
+  - maassubscriptions
+  verbs:
+  - list
+  - patch
+  - watch
+- apiGroups:
+  - maas.opendatahub.io
+  resources:
+  - maasauthpolicies/finalizers
+  - maasmodelrefs/finalizers
+  - maassubscriptions/finalizers
+  verbs:
+  - update
+- apiGroups:
+  - maas.opendatahub.io
+  resources:
+  - maasauthpolicies/status
+  - maasmodelrefs/status
+  - maassubscriptions/status
+  verbs:
+  - patch
+- apiGroups:
+  - serving.kserve.io
+  resources:
+  - inferenceservices
+  - llminferenceservices
+  verbs:
+  - list
+  - watch
 {{- end -}}
 
 {{/* What it needs beyond that to serve mlflow. */}}
@@ -1798,6 +1963,7 @@
 
 {{/* The domains whose objects have no namespace. */}}
 {{- define "modelplane.wholeCluster" -}}
+- maas
 - mlflow
 {{- end -}}
 

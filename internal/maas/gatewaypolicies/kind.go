@@ -37,7 +37,7 @@ var _ engine.Kind[*gatewayv1.Gateway, Seen] = Kind{}
 // Controller of Gateways.
 func Controller(of func() settings.Settings) engine.Controller {
 	return engine.For[*gatewayv1.Gateway, Seen](Kind{of}, engine.Spec{
-		Name: "maas-gateway", NoStatus: true, OptOut: naming.Managed, OldManagers: []string{naming.OldManager, naming.ManagedBy},
+		Name: "maas-gateway", Resource: "gateways", NoStatus: true, OptOut: naming.Managed, OldManagers: []string{naming.OldManager, naming.ManagedBy},
 		FormerOwners: []engine.FormerOwner{{Group: v1alpha1.GroupVersion.Group, Kind: "Config"}},
 		Children: []engine.ChildKind{
 			{Object: kuadrant.New(kuadrant.AuthPolicy), Optional: true},

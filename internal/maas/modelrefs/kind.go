@@ -60,7 +60,7 @@ func Controller(of func() settings.Settings) engine.Controller {
 			{Object: &v1alpha2.LLMInferenceService{}, Optional: true},
 			{Object: &v1beta1.InferenceService{}, Optional: true},
 			{Object: &gatewayv1.HTTPRoute{}, Optional: true},
-			{Object: &gatewayv1.Gateway{}, Optional: true},
+			{Object: &gatewayv1.Gateway{}, Resource: "gateways", Optional: true},
 			{Object: policy(), Optional: true, Index: kuadrant.ByTarget},
 		}),
 	})
