@@ -81,7 +81,7 @@ func (m *Metrics) used(r Record) {
 	}
 	m.requests.WithLabelValues(r.Tenant, subscription, model, class(r.Status)).Inc()
 	for kind, n := range map[string]int64{"prompt": r.Prompt, "completion": r.Completion, "total": r.Total} {
-		m.tokens.WithLabelValues(r.Tenant, subscription, model, kind).Add(float64(max(n, 0)))
+		m.tokens.WithLabelValues(r.Tenant, subscription, model, kind).Add(float64(bounded(n)))
 	}
 	if r.KeyID == "" {
 		return
@@ -90,7 +90,7 @@ func (m *Metrics) used(r Record) {
 	if !m.among(1, [4]string{r.Tenant, subscription, key}) {
 		subscription, key = other, other
 	}
-	m.keyTokens.WithLabelValues(r.Tenant, subscription, key).Add(float64(max(r.Total, 0)))
+	m.keyTokens.WithLabelValues(r.Tenant, subscription, key).Add(float64(bounded(r.Total)))
 }
 
 // class is 2xx and so on; none if nothing came.

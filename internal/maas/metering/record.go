@@ -56,11 +56,14 @@ type Row struct {
 	Sums
 }
 
+// bounded is a number of tokens that one request can have: an answer that says more must not make a sum overflow.
+func bounded(n int64) int64 { return min(max(n, 0), 1<<40) }
+
 // row of one request.
 func (r Record) row() Row {
 	out := Row{
 		Key{r.Time.UTC().Truncate(time.Hour), r.Tenant, r.Subscription, r.Model, r.KeyID, r.Username, r.OrganizationID, r.CostCenter},
-		Sums{Requests: 1, Prompt: max(r.Prompt, 0), Completion: max(r.Completion, 0), Total: max(r.Total, 0)},
+		Sums{Requests: 1, Prompt: bounded(r.Prompt), Completion: bounded(r.Completion), Total: bounded(r.Total)},
 	}
 	if r.Status < 200 || r.Status > 399 {
 		out.Failed = 1
@@ -89,6 +92,9 @@ const (
 
 // Dimensions in the order of columns.
 var Dimensions = []Dimension{ByHour, ByDay, ByTenant, BySubscription, ByModel, ByKey, ByUser, ByOrganization, ByCostCenter}
+
+// hourly tells rows apart as they are kept.
+var hourly = []Dimension{ByHour, ByTenant, BySubscription, ByModel, ByKey, ByUser, ByOrganization, ByCostCenter}
 
 // by keeps of a key only what rows are told apart by.
 func (k Key) by(dimensions []Dimension) Key {
