@@ -5,6 +5,7 @@ package engine
 import (
 	"context"
 	"strings"
+	"sync"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -117,7 +118,7 @@ func (c *controllerOf[T, Seen]) watches(e *Engine, r *reconciler[T, Seen]) ([]*w
 		r.writer.kinds = append(r.writer.kinds, childKind{gvk: gvk, form: formOf(object)})
 		r.sources.heads[gvk.GroupKind()] = k.MetadataOnly
 		out = append(out, &watched{engine: e, gvk: gvk, object: object, optional: k.Optional, owned: true,
-			cache: e.caches.owned, handler: childHandler(r.gvk, gvk, r.writer, k.MetadataOnly || k.Trim != nil)})
+			cache: e.caches.owned, handler: childHandler(ownerKind{r.gvk, e.inNamespaces(r.gvk)}, gvk, r.writer, k.MetadataOnly || k.Trim != nil)})
 	}
 	for _, in := range c.spec.Inputs {
 		gvk, err := apiutil.GVKForObject(in.Object, e.mgr.GetScheme())
@@ -174,12 +175,12 @@ func primaryHandler(rep *reporter) handler.EventHandler {
 // childHandler wakes the owner of a child, or all who plan a shared one, and
 // notes that the child is gone. Where not all of a child is kept (partial), a
 // change of what is not kept wakes nobody.
-func childHandler(ownerKind, gvk schema.GroupVersionKind, w *writer, partial bool) handler.EventHandler {
+func childHandler(owner ownerKind, gvk schema.GroupVersionKind, w *writer, partial bool) handler.EventHandler {
 	wake := func(obj client.Object, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
 		for _, who := range w.sharing.planners(childKey{gvk: gvk, NamespacedName: client.ObjectKeyFromObject(obj)}) {
 			q.Add(reconcile.Request{NamespacedName: who})
 		}
-		if who, ok := ownerOf(ownerKind, obj); ok {
+		if who, ok := owner.of(obj); ok {
 			q.Add(reconcile.Request{NamespacedName: who})
 		}
 	}
@@ -212,14 +213,42 @@ func unchanged(e event.UpdateEvent, trimmed bool) bool {
 	return e.ObjectOld.GetResourceVersion() == e.ObjectNew.GetResourceVersion() || trimmed && alike(e.ObjectOld, e.ObjectNew)
 }
 
-// ownerOf names the object of a kind that a child belongs to.
-func ownerOf(kind schema.GroupVersionKind, child client.Object) (types.NamespacedName, bool) {
+// ownerKind is a kind of owners, and whether they are in namespaces.
+type ownerKind struct {
+	schema.GroupVersionKind
+	namespaced func() bool
+}
+
+// inNamespaces tells whether objects of a kind are in namespaces, from when the cluster has said so. Until then there is no
+// object that it would matter for.
+func (e *Engine) inNamespaces(gvk schema.GroupVersionKind) func() bool {
+	var mu sync.Mutex
+	known, yes := false, true
+	return func() bool {
+		mu.Lock()
+		defer mu.Unlock()
+		if !known && !e.apis.absent(gvk) {
+			if found, err := apiutil.IsGVKNamespaced(gvk, e.mgr.GetRESTMapper()); err == nil {
+				known, yes = true, found
+			}
+		}
+		return yes
+	}
+}
+
+// of names the object of the kind that a child belongs to. One of the cluster has no namespace, whatever its child has: under
+// two names it would be reconciled twice at the same time.
+func (kind ownerKind) of(child client.Object) (types.NamespacedName, bool) {
 	if ref := metav1.GetControllerOfNoCopy(child); ref != nil && child.GetAnnotations()[AnnotationOwner] == "" {
 		gv, err := schema.ParseGroupVersion(ref.APIVersion)
 		if err != nil || gv.Group != kind.Group || ref.Kind != kind.Kind {
 			return types.NamespacedName{}, false
 		}
-		return types.NamespacedName{Namespace: child.GetNamespace(), Name: ref.Name}, true
+		who := types.NamespacedName{Name: ref.Name}
+		if kind.namespaced() {
+			who.Namespace = child.GetNamespace()
+		}
+		return who, true
 	}
 	parts := strings.Split(child.GetAnnotations()[AnnotationOwner], "/")
 	if len(parts) != 3 || parts[0] != kind.GroupKind().String() {

@@ -64,6 +64,9 @@ func TestHandedOver(t *testing.T) {
 			if b.Exists(t, now, scaler.Name); now.DeletionTimestamp != nil || !has(owner, now) {
 				return fmt.Errorf("it belongs to %v", now.OwnerReferences)
 			}
+			if now.UID != scaler.UID {
+				t.Fatalf("the autoscaler is another one %s", when)
+			}
 			return nil
 		})
 		silence(t, counter, when)

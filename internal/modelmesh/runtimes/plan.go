@@ -147,7 +147,9 @@ func (p *planner) plan(plan *engine.Plan) {
 	}
 	child := engine.Child{Object: d}
 	if p.place.heldBy(p.other()) == p.runtime.name {
-		child.Adopt, d.UID = true, p.place.Whole.UID
+		// The autoscaler changes hands first: who gives the place up goes when it has no Deployment any more, and takes along
+		// what it still has.
+		child.Adopt, child.Stage, d.UID = true, 2, p.place.Whole.UID
 	}
 	if count.initial {
 		child.Initial = []string{"spec.replicas"}
