@@ -242,6 +242,29 @@ func oneLine(t *testing.T, v any) string {
 	return string(raw)
 }
 
+// TestMetricsOfModelsAreReached: whoever scrapes reaches the mesh, the puller and the REST proxy in pods of models.
+func TestMetricsOfModelsAreReached(t *testing.T) {
+	values := withoutDefinitions()
+	values["enable"] = []any{"modelmesh"}
+	for _, o := range render(t, values) {
+		if o.GetName() != "modelmesh-runtimes" {
+			continue
+		}
+		rules, _, err := unstructured.NestedSlice(o.Object, "spec", "ingress")
+		if err != nil || len(rules) != 2 {
+			t.Fatalf("%d rules, %v", len(rules), err)
+		}
+		open := oneLine(t, rules[1])
+		for _, port := range []string{"2112", "11881", "11882"} {
+			if !strings.Contains(open, `"port":`+port+`,`) {
+				t.Errorf("port %s is closed: %s", port, open)
+			}
+		}
+		return
+	}
+	t.Error("there is no policy for pods of models")
+}
+
 // TestNetworkPolicy: by default others reach the ports that they need and no more; whoever knows the API server's addresses
 // can limit who calls webhooks.
 func TestNetworkPolicy(t *testing.T) {

@@ -87,21 +87,32 @@ func (p *planner) service() *corev1.Service {
 	return s
 }
 
-// monitor has the metrics of all pods fetched. The mesh makes its certificate itself, so that there is nothing to check it
-// with.
+// monitor has the metrics of all pods fetched: those of the mesh through the Service, those of what stands around it at the
+// pods themselves. The mesh makes its certificate itself, so that there is nothing to check it with.
 func (p *planner) monitor() *unstructured.Unstructured {
 	labels := map[string]any{}
 	for key, value := range runtimes.ServiceLabels(p.seen.InferenceServiceName) {
 		labels[key] = value
+	}
+	const often = "30s"
+	endpoints := []any{map[string]any{
+		"port": "prometheus", "interval": often, "scheme": p.seen.Metrics.Scheme, "tlsConfig": map[string]any{"insecureSkipVerify": true},
+	}}
+	around := func(port string) {
+		endpoints = append(endpoints, map[string]any{"targetPort": port, "interval": often})
+	}
+	if p.seen.StorageHelperImage.Ours() {
+		around(runtimes.PortPullerMetrics)
+	}
+	if p.seen.RESTProxy.Enabled && p.seen.RESTProxy.Image.Ours() {
+		around(runtimes.PortProxyMetrics)
 	}
 	u := &unstructured.Unstructured{Object: map[string]any{
 		"metadata": map[string]any{"namespace": p.namespace, "name": monitorName, "labels": labels},
 		"spec": map[string]any{
 			"selector":          map[string]any{"matchLabels": map[string]any{runtimes.LabelService: p.seen.InferenceServiceName}},
 			"namespaceSelector": map[string]any{"matchNames": []any{p.namespace}},
-			"endpoints": []any{map[string]any{
-				"port": "prometheus", "interval": "30s", "scheme": p.seen.Metrics.Scheme, "tlsConfig": map[string]any{"insecureSkipVerify": true},
-			}},
+			"endpoints":         endpoints,
 		},
 	}}
 	u.SetGroupVersionKind(serviceMonitor)

@@ -29,6 +29,22 @@ const (
 	annotationPerOne = "perModelConcurrencyLimit"
 )
 
+// Ports at which what stands around the mesh shows its own metrics, where it is ours. Nobody else's port has such a name.
+const (
+	PortPullerMetrics = "mm-pull-metrics"
+	PortProxyMetrics  = "mm-rest-metrics"
+	pullerMetrics     = 11881
+	proxyMetrics      = 11882
+)
+
+// shown is the port of a container's metrics: none where they are not wanted, or the program is another one, which has none there.
+func (p *planner) shown(image settings.Image, name string, number int32) []corev1.ContainerPort {
+	if !p.config.Metrics.Enabled || !image.Ours() {
+		return nil
+	}
+	return []corev1.ContainerPort{{Name: name, ContainerPort: number, Protocol: corev1.ProtocolTCP}}
+}
+
 // adapted tells whether a server that does not speak the mesh's language has an adapter beside it, and pulled whether the
 // models are fetched for one that does.
 func (p *planner) adapted() bool { return p.spec.BuiltInAdapter != nil }
@@ -160,7 +176,8 @@ func overridden(env, by []corev1.EnvVar) []corev1.EnvVar {
 func (p *planner) puller() corev1.Container {
 	return corev1.Container{
 		Name: containerPuller, Image: p.config.StorageHelperImage.String(), Command: p.config.StorageHelperImage.Command,
-		Ports: []corev1.ContainerPort{{Name: "grpc", ContainerPort: pullerPort, Protocol: corev1.ProtocolTCP}},
+		Ports: append([]corev1.ContainerPort{{Name: "grpc", ContainerPort: pullerPort, Protocol: corev1.ProtocolTCP}},
+			p.shown(p.config.StorageHelperImage, PortPullerMetrics, pullerMetrics)...),
 		Env: []corev1.EnvVar{
 			{Name: "PORT", Value: number(pullerPort)},
 			{Name: "MODEL_SERVER_ENDPOINT", Value: p.management.String()},
@@ -179,7 +196,8 @@ func (p *planner) proxy() corev1.Container {
 	tls := p.config.TLS.SecretName != ""
 	c := corev1.Container{
 		Name: containerProxy, Image: proxy.Image.String(), Command: proxy.Image.Command,
-		Ports: []corev1.ContainerPort{{Name: "http", ContainerPort: proxy.Port, Protocol: corev1.ProtocolTCP}},
+		Ports: append([]corev1.ContainerPort{{Name: "http", ContainerPort: proxy.Port, Protocol: corev1.ProtocolTCP}},
+			p.shown(proxy.Image, PortProxyMetrics, proxyMetrics)...),
 		Env: []corev1.EnvVar{
 			{Name: "REST_PROXY_LISTEN_PORT", Value: number(proxy.Port)},
 			{Name: "REST_PROXY_GRPC_PORT", Value: number(p.config.InferenceServicePort)},
