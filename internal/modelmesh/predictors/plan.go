@@ -36,6 +36,9 @@ type task struct {
 	// somebody says who looks after more of it than its predictor.
 	generation, observed int64
 	around               *kube.Condition
+	// transformed says that a transformer stands before the model, and transformer where it answers, nil until it does.
+	transformed bool
+	transformer *string
 
 	// now is what is to be said, if anything is.
 	now  v1alpha1.PredictorStatus
@@ -66,6 +69,9 @@ func serviceTask(isvc *v1beta1.InferenceService, seen Seen) *task {
 	t.generation, t.observed = isvc.Generation, isvc.Status.ObservedGeneration
 	if isvc.Spec.Transformer != nil || isvc.Spec.Explainer != nil {
 		t.around = readyOf(isvc)
+	}
+	if isvc.Spec.Transformer != nil {
+		t.transformed, t.transformer = true, isvc.Status.Components[v1beta1.TransformerComponent].URL
 	}
 	return t
 }

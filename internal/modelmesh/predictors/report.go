@@ -79,7 +79,11 @@ func (t *task) serviceStatus() *v1beta1.InferenceServiceStatus {
 		if n.HTTPEndpoint != "" {
 			of.RestURL = &n.HTTPEndpoint
 		}
-		out.URL, out.Components = &n.GrpcEndpoint, map[v1beta1.ComponentType]v1beta1.ComponentStatusSpec{v1beta1.PredictorComponent: of}
+		out.URL = &n.GrpcEndpoint
+		if t.transformed { // whoever goes by the URL must not go past it
+			out.URL = t.transformer
+		}
+		out.Components = map[v1beta1.ComponentType]v1beta1.ComponentStatusSpec{v1beta1.PredictorComponent: of}
 	}
 	ready := t.ready()
 	latest := t.latest(ready)

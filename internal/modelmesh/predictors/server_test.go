@@ -401,6 +401,24 @@ func TestServices(t *testing.T) {
 		t.Errorf("components are %+v", s.Components)
 	}
 	testkit.NoWrites(t, counter, quietFor, "when both are done")
+	leads := func(to string) {
+		t.Helper()
+		testkit.Eventually(t, patience, "the URL to be "+to, func() error {
+			if err := b.C.Get(context.Background(), kubeclient.ObjectKeyFromObject(isvc), isvc); err != nil {
+				return err
+			}
+			if got := isvc.Status.URL; got == nil || *got != to {
+				return fmt.Errorf("it is %v", ptr.Deref(got, ""))
+			}
+			return nil
+		})
+	}
+	b.Change(t, isvc, func() {
+		isvc.Spec.Transformer = &v1beta1.TransformerSpec{PodSpec: v1beta1.PodSpec{Containers: []corev1.Container{{Name: "kserve-container", Image: "transform:1"}}}}
+	})
+	leads("http://transformer") // not past it
+	b.Change(t, isvc, func() { isvc.Spec.Transformer = nil })
+	leads("grpc://" + service + "." + b.NS + ":8033")
 	b.Change(t, isvc, func() { isvc.Spec.Predictor.Model.Storage.Path = ptr.To(meshtest.Missing) })
 	testkit.Eventually(t, patience, "the newest model to fail", func() error { return is(conditionDeployment, corev1.ConditionFalse) })
 	if err := is("TransformerReady", corev1.ConditionTrue); err != nil || is(conditionPredictor, corev1.ConditionTrue) != nil {

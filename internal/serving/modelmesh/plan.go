@@ -41,7 +41,7 @@ func Plan(isvc *v1beta1.InferenceService, seen *observed.State, begun engine.Pla
 	for _, c := range parts.List() {
 		cs.Set(judge.Standing(c))
 	}
-	return engine.Plan{Children: plan.Children, Status: told(judge, cs, nil), Problem: plan.Problem}
+	return engine.Plan{Children: plan.Children, Status: told(judge, cs, standard.Addresses(isvc, seen, parts, cs)), Problem: plan.Problem}
 }
 
 // told adds what we look after to what the model mesh says. Nothing else that was said before stays: it spoke of parts

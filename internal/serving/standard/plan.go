@@ -13,6 +13,8 @@ import (
 	"github.com/modelplane/modelplane/api/serving/v1beta1"
 	"github.com/modelplane/modelplane/internal/config"
 	"github.com/modelplane/modelplane/internal/engine"
+	"github.com/modelplane/modelplane/internal/kube"
+	"github.com/modelplane/modelplane/internal/serving/ingress"
 	"github.com/modelplane/modelplane/internal/serving/observed"
 	"github.com/modelplane/modelplane/internal/serving/resolve"
 	"github.com/modelplane/modelplane/internal/serving/status"
@@ -65,6 +67,22 @@ func Workloads(isvc *v1beta1.InferenceService, seen *observed.State, parts *reso
 		p.addWorkload(c)
 	}
 	return p.plan
+}
+
+// Addresses are where the components of Workloads answer inside the cluster, from when they are ready for the first time.
+func Addresses(isvc *v1beta1.InferenceService, seen *observed.State, parts *resolve.Components, cs kube.Conditions) map[v1beta1.ComponentType]v1beta1.ComponentStatusSpec {
+	p := newPlanner(isvc, seen, parts, engine.Plan{})
+	out := map[v1beta1.ComponentType]v1beta1.ComponentStatusSpec{}
+	for _, c := range parts.List() {
+		if isvc.Status.Components[c.Component].URL == nil && !cs.IsTrue(status.ReadyConditions[c.Component]) {
+			continue
+		}
+		urls, err := ingress.URLs(ingress.Service{Name: isvc.Name, Namespace: isvc.Namespace, Predictor: p.backend(c)}, p.cfg)
+		if err == nil { // else no host can be made as the platform wants it
+			out[c.Component] = v1beta1.ComponentStatusSpec{URL: &urls.Address}
+		}
+	}
+	return out
 }
 
 func (p *planner) add(child engine.Child) { p.plan.Children = append(p.plan.Children, child) }
