@@ -152,6 +152,10 @@ func (m *Mesh) ensure(ctx context.Context, id string, lastUsed int64, sync bool)
 	if err == nil || info.Status == wire.ModelStatusInfo_LOADED || info.Status == wire.ModelStatusInfo_LOADING || info.Status == wire.ModelStatusInfo_NOT_FOUND {
 		return info
 	}
+	if noRoom(err) && info.Status == wire.ModelStatusInfo_NOT_LOADED { // nothing is wrong with the model, and whoever looks next sees the same
+		info.Errors = []string{status.Convert(m.final(err)).Message()}
+		return info
+	}
 	if len(info.Errors) == 0 {
 		info.Errors = []string{status.Convert(m.final(err)).Message()}
 	}

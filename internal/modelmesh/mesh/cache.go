@@ -65,19 +65,14 @@ func (c *cache) oldest(now int64) int64 {
 }
 
 // add takes an entry in and returns what has to go for it. One that is there already is returned instead.
-func (c *cache) add(e *entry, weight, lastUsed int64) (existing *entry, evicted []*entry, err error) {
+func (c *cache) add(e *entry, weight, lastUsed int64) (existing *entry, evicted []*entry, err *outcome) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if there := c.get(e.id); there != nil {
 		return there, nil, nil
 	}
-	if weight > c.models.Capacity() {
-		return nil, nil, because(outcomeRefused, codes.ResourceExhausted, fmt.Sprintf(
-			"the model %s needs %d MiB, and the runtime has %d MiB for models; give it more memory or correct the model's size", e.id, weight*unit>>20, c.models.Capacity()*unit>>20))
-	}
-	if oldest, ok := c.models.Oldest(); weight > c.free() && (!ok || oldest.LastUsed > lastUsed) {
-		return nil, nil, because(outcomeRefused, codes.ResourceExhausted,
-			"the model "+e.id+" does not fit: everything that is loaded was used more recently or is pinned; try again later or add memory")
+	if err := c.unfit(e.id, weight, lastUsed); err != nil {
+		return nil, nil, err
 	}
 	e.weight = weight
 	c.buffer.Claim(weight)
@@ -86,6 +81,25 @@ func (c *cache) add(e *entry, weight, lastUsed int64) (existing *entry, evicted 
 		c.models.Pin(e.id, true)
 	}
 	return nil, c.departed(gone), nil
+}
+
+// refuses tells why a model could not be added now; nil when it could.
+func (c *cache) refuses(id string, weight, lastUsed int64) *outcome {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.unfit(id, weight, lastUsed)
+}
+
+func (c *cache) unfit(id string, weight, lastUsed int64) *outcome {
+	if weight > c.models.Capacity() {
+		return because(outcomeFailed, codes.ResourceExhausted, fmt.Sprintf(
+			"the model %s needs %d MiB, and the runtime has %d MiB for models; give it more memory or correct the model's size", id, weight*unit>>20, c.models.Capacity()*unit>>20))
+	}
+	if oldest, ok := c.models.Oldest(); weight > c.free() && (!ok || oldest.LastUsed > lastUsed) {
+		return because(outcomeRefused, codes.ResourceExhausted,
+			"the model "+id+" does not fit: everything that is loaded was used more recently or is pinned; it is loaded when somebody calls it, or add memory")
+	}
+	return nil
 }
 
 // departed accounts for what has left the order, and for what has to leave because of that.

@@ -110,11 +110,11 @@ func NewStopCommand() *cobra.Command {
 
 // Run serves until the context ends, and hands over then.
 func Run(ctx context.Context, set Settings, log *slog.Logger, level *slog.LevelVar) error {
-	debug.SetGCPercent(200) // with a hundred thousand records, collecting more often is what the slowest calls wait for
 	m, err := New(set, log, level)
 	if err != nil {
 		return err
 	}
+	m.memory.begin()
 	life, end := context.WithCancel(context.Background())
 	m.life = life
 	defer m.close(end)

@@ -46,6 +46,9 @@ func (m *Mesh) loadHere(ctx context.Context, id string, record *store.Model, w w
 	}
 	e := m.newEntry(id, record)
 	weight := m.weigh(ctx, e, record, w)
+	if err := m.cache().refuses(id, weight, w.lastUsed); err != nil { // nobody need hear that it is about to be loaded
+		return nil, m.refused(ctx, e, err)
+	}
 	if err := m.claim(ctx, e, w); err != nil {
 		return nil, err
 	}
@@ -57,8 +60,7 @@ func (m *Mesh) loadHere(ctx context.Context, id string, record *store.Model, w w
 	}
 	switch {
 	case err != nil:
-		m.books.touch(id)
-		return nil, err
+		return nil, m.refused(ctx, e, err)
 	case existing != nil:
 		m.pool.raise(existing, priority)
 		return existing, nil
@@ -69,6 +71,17 @@ func (m *Mesh) loadHere(ctx context.Context, id string, record *store.Model, w w
 	m.books.touch(id)
 	m.publishSoon()
 	return e, nil
+}
+
+// refused lets the record say what has become of a load for which there is no room: nothing, or a failure where that never
+// changes.
+func (m *Mesh) refused(ctx context.Context, e *entry, err *outcome) error {
+	if err.kind == outcomeFailed {
+		m.failed.add(e, m.now(), err)
+		m.books.failed(e.id, e.used.Load(), status.Convert(err.err).Message())
+	}
+	m.books.settle(ctx, e.id)
+	return err
 }
 
 func (m *Mesh) newEntry(id string, record *store.Model) *entry {

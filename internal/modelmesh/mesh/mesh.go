@@ -59,6 +59,7 @@ type Mesh struct {
 	scaleUpRPM               atomic.Int64
 
 	metrics  *metrics
+	memory   collecting
 	payloads *payloads
 	failfast *failfast
 	tls      *certificates

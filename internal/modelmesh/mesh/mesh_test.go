@@ -563,7 +563,7 @@ func TestDataplane(t *testing.T) {
 		t.Errorf("a method that is not named: %v", err)
 	}
 	text := fetch(t, fmt.Sprintf("http://127.0.0.1:%d/metrics", metrics))
-	for _, want := range []string{`modelmesh_api_request_milliseconds_count{code="OK",method="test.Model/Call"} 1`, "modelmesh_instance_models_total 1", "modelmesh_loadmodel_milliseconds_count 1"} {
+	for _, want := range []string{`modelmesh_api_request_milliseconds_count{code="OK",method="Call"} 1`, "modelmesh_instance_models_total 1", "modelmesh_loadmodel_milliseconds_count 1"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("metrics do not have %s", want)
 		}

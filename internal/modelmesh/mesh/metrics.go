@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
 	"google.golang.org/grpc/status"
 
 	"github.com/modelplane/modelplane/internal/modelmesh/mesh/store"
@@ -23,7 +24,10 @@ type metricsSettings struct {
 	port     int
 	https    bool
 	perModel bool
+	fullName bool // methods are told with the package and the service that they are of
+	noMemory bool // nothing is told of the memory of the process
 	info     map[string]string
+	unclear  []string // what has no meaning here, for the log
 }
 
 func parseMetrics(text, info string) (metricsSettings, error) {
@@ -53,7 +57,11 @@ func parseMetrics(text, info string) (metricsSettings, error) {
 			s.https = value == "https"
 		case "per_model_metrics":
 			s.perModel = value == "" || value == "true"
-		case "fq_names", "mem_detail": // names are the short ones, and details of memory are always there
+		case "fq_names":
+			s.fullName = value == "" || value == "true"
+		case "mem_detail":
+			s.noMemory = value == "none"
+			s.unclear = append(s.unclear, unknownMemory(value)...)
 		default:
 			return s, fmt.Errorf("MM_METRICS has the option %q, which is unknown", name)
 		}
@@ -74,6 +82,19 @@ func parseMetrics(text, info string) (metricsSettings, error) {
 	return s, nil
 }
 
+// unknownMemory are the words of a list of kinds of memory that nobody knows. Those that are known speak of a Java machine's; Go
+// tells of all its memory at once.
+func unknownMemory(kinds string) (out []string) {
+	for _, kind := range list(kinds, ",") {
+		switch kind {
+		case "none", "all", "netty", "gc", "bp", "mp", "ma":
+		default:
+			out = append(out, "mem_detail="+kind)
+		}
+	}
+	return out
+}
+
 // parseLogHeaders understands MM_LOG_REQUEST_HEADERS: names of headers and under which word they are logged.
 func parseLogHeaders(text string) (map[string]string, error) {
 	if text == "" {
@@ -88,8 +109,8 @@ func parseLogHeaders(text string) (map[string]string, error) {
 
 // metrics has the names that dashboards know.
 type metrics struct {
-	registry *prometheus.Registry
-	perModel bool
+	registry           *prometheus.Registry
+	perModel, fullName bool
 
 	invoke, request                                         *prometheus.HistogramVec
 	requestSize, responseSize                               *prometheus.HistogramVec
@@ -103,7 +124,13 @@ var timeBuckets = []float64{.5, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 
 
 func newMetrics(m *Mesh) (*metrics, error) {
 	set := m.set.Metrics
-	out := &metrics{registry: process.NewRegistry("mesh"), perModel: set.perModel}
+	out := &metrics{registry: process.NewRegistry("mesh"), perModel: set.perModel, fullName: set.fullName}
+	if set.noMemory {
+		out.registry.Unregister(collectors.NewGoCollector())
+	}
+	if len(set.unclear) > 0 {
+		m.log.Warn("MM_METRICS asks for what there is not; all that Go tells of its memory is shown", "unknown", set.unclear)
+	}
 	labels := []string{"method", "code"}
 	if set.perModel {
 		labels = append(labels, "modelId", "vModelId")
@@ -154,8 +181,16 @@ func newMetrics(m *Mesh) (*metrics, error) {
 
 func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
+// method is what a method is called: its own name, or with those of its package and service before it.
+func (m *metrics) method(path string) string {
+	if m.fullName {
+		return path[1:]
+	}
+	return path[strings.LastIndexByte(path, '/')+1:]
+}
+
 func (m *metrics) labels(method string, c *call, err error) []string {
-	labels := []string{method[1:], status.Code(err).String()}
+	labels := []string{m.method(method), status.Code(err).String()}
 	if m.perModel {
 		labels = append(labels, c.id, c.vmodel)
 	}

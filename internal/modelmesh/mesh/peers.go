@@ -237,6 +237,7 @@ func (m *Mesh) answerPeer(stream grpc.ServerStream, method string) error {
 	if err := m.meant(first(header, headerDestination)); err != nil {
 		return err
 	}
+	m.memory.use()
 	x := newExchange(stream, method, passedOn(header))
 	defer x.close()
 	call := call{x: x, id: id[0], excluded: header.Get(headerExcluded)}

@@ -526,7 +526,10 @@ func TestWrongPathWithoutRoom(t *testing.T) {
 		a.register(id, "", "", false, false)
 		a.mustCall(id)
 	}
-	a.register("good", "", "", true, false)
+	good := a.register("good", "", "", true, false)
+	if good.Status != wire.ModelStatusInfo_NOT_LOADED || len(good.Errors) != 1 || !strings.Contains(good.Errors[0], "the model good does not fit") {
+		t.Errorf("the model that has no room is %v", good)
+	}
 	a.register("bad", "broken:", "", true, false)
 	eventually(t, "the wrong path is known", func() error {
 		if info := a.status("bad"); info.Status != wire.ModelStatusInfo_LOADING_FAILED || len(info.Errors) != 1 || info.Errors[0] != "there is no such file" {
@@ -534,11 +537,55 @@ func TestWrongPathWithoutRoom(t *testing.T) {
 		}
 		return nil
 	})
-	if info := a.status("good"); info.Status != wire.ModelStatusInfo_NOT_LOADED {
+	if info := a.status("good"); info.Status != good.Status {
 		t.Errorf("the model with the right path is %v", info)
 	}
 	if got := metric(t, port, "modelmesh_loadmodel_failure"); got != "0" {
 		t.Errorf("%s loads failed, though none should have begun", got)
+	}
+}
+
+// TestTooLarge: a model that no amount of waiting makes fit has failed, and that is what everybody is told, at once and later.
+func TestTooLarge(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, false)
+	a := c.pod("pod-a")
+	c.ready(a)
+	info := a.register("huge", "", `{"size_bytes":1099511627776}`, true, false)
+	const want = "the model huge needs 1048576 MiB"
+	if info.Status != wire.ModelStatusInfo_LOADING_FAILED || len(info.Errors) != 1 || !strings.Contains(info.Errors[0], want) {
+		t.Errorf("it is %v", info)
+	}
+	eventually(t, "the failure is in the record", func() error {
+		if info := a.status("huge"); info.Status != wire.ModelStatusInfo_LOADING_FAILED || len(info.Errors) != 1 || !strings.Contains(info.Errors[0], want) {
+			return fmt.Errorf("status %v", info)
+		}
+		return nil
+	})
+}
+
+// TestMetricsOptions: methods are told by their own names or in full, and memory in detail or not at all.
+func TestMetricsOptions(t *testing.T) {
+	t.Parallel()
+	short, full := freePort(t), freePort(t)
+	c := newCluster(t, false)
+	a, b := c.pod("pod-a", metricsAt(short)+";mem_detail=gc,mp"), c.pod("pod-b", metricsAt(full)+";fq_names=true;mem_detail=none")
+	c.ready(a, b)
+	a.register("one", "", "", false, false)
+	a.mustCall("one")
+	b.mustCall("one")
+	const calls = `modelmesh_api_request_milliseconds_count{code="OK",method="%s"}`
+	for port, method := range map[int]string{short: "Call", full: "test.Model/Call"} {
+		if got := metric(t, port, fmt.Sprintf(calls, method)); got != "1" {
+			t.Errorf("%q calls of %s", got, method)
+		}
+	}
+	if metric(t, short, "go_goroutines") == "" || metric(t, full, "go_goroutines") != "" || metric(t, full, "modelmesh_instance_models_total") == "" {
+		t.Error("what is told of memory is not what was asked for")
+	}
+	set, err := parseMetrics("prometheus:mem_detail=gc,heap", "")
+	if err != nil || !slices.Equal(set.unclear, []string{"mem_detail=heap"}) || set.noMemory {
+		t.Errorf("%+v, %v", set, err)
 	}
 }
 

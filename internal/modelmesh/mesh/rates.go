@@ -34,6 +34,7 @@ func (m *Mesh) rates(ctx context.Context) {
 			return
 		case <-ticker.C:
 		}
+		m.memory.rest()
 		now := m.now()
 		if took := now.Sub(before); took > 0 && !m.draining.Load() {
 			for _, e := range m.cache().all() {

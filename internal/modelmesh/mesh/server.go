@@ -61,6 +61,7 @@ func parseDataplane(raw []byte) (*dataplane, error) {
 
 // handle is every call of a client that is not one of the mesh's own methods.
 func (m *Mesh) handle(_ any, stream grpc.ServerStream) error {
+	m.memory.use()
 	method, _ := grpc.MethodFromServerStream(stream)
 	ctx := stream.Context()
 	header, _ := metadata.FromIncomingContext(ctx)

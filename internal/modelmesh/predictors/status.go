@@ -64,6 +64,9 @@ func decodeModel(s *wire.ModelStatusInfo) decoded {
 		return decoded{state: v1beta1.Pending}
 	}
 	d := decoded{state: states[s.GetStatus()], message: firstError(s)}
+	if d.state == v1beta1.Standby { // why it is not loaded at once is no failure of the model
+		return decoded{state: d.state}
+	}
 	if d.message != "" {
 		d.reason = v1alpha1.ModelLoadFailed
 	}
