@@ -4,10 +4,12 @@ package router
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"log/slog"
 	"net/http"
 	"os"
+	"path/filepath"
 	"runtime/debug"
 	"time"
 
@@ -18,8 +20,10 @@ import (
 )
 
 type flags struct {
-	graph            string
+	graph, name      string
 	address, metrics string
+	tls, auth        bool
+	certificates     string // a directory
 	limits           Limits
 	delay, timeout   time.Duration
 	log              process.LogOptions
@@ -28,7 +32,7 @@ type flags struct {
 
 // NewCommand is the command router.
 func NewCommand() *cobra.Command {
-	f := &flags{}
+	f := &flags{certificates: "/etc/tls/private"}
 	c := &cobra.Command{
 		Use:   "router",
 		Short: "Run the graph of an InferenceGraph",
@@ -45,6 +49,9 @@ func NewCommand() *cobra.Command {
 	}
 	set := c.Flags()
 	set.StringVar(&f.graph, "graph-json", "", "the spec of an InferenceGraph as JSON, with a serviceUrl in every step that leads to a service")
+	set.BoolVar(&f.tls, "enable-tls", false, "answer with TLS, with "+f.certificates+"/tls.crt and tls.key, which are read again when they change")
+	set.BoolVar(&f.auth, "enable-auth", false, "let only those call who have a token of Kubernetes and may get the InferenceGraph")
+	set.StringVar(&f.name, "inferencegraph-name", "", "the InferenceGraph, in the namespace of the pod, that callers must be allowed to get with --enable-auth")
 	set.StringVar(&f.address, "bind-address", ":8080", "where requests are answered, and /readyz")
 	set.StringVar(&f.metrics, "metrics-bind-address", ":2112", "where metrics and /healthz are served; 0: nowhere")
 	set.Int64Var(&f.limits.Body, "max-body-bytes", 0, "how large a request or a reply may be; 0: a quarter of --max-pending-bytes")
@@ -79,7 +86,32 @@ func (f *flags) run(ctx context.Context) error {
 	if os.Getenv("GOMEMLIMIT") == "" {
 		debug.SetMemoryLimit(f.limits.heap(container))
 	}
-	return f.serve(ctx, graph, os.Getenv("PROPAGATE_HEADERS"), log)
+	var access *Access
+	if f.auth {
+		api, err := apiServer(os.Getenv)
+		if err != nil {
+			return err
+		}
+		if access, err = NewAccess(api, accountDir, f.name); err != nil {
+			return err
+		}
+		if !f.tls {
+			log.Warn("Tokens come in the clear: --enable-auth is on and --enable-tls is not")
+		}
+	}
+	return f.serve(ctx, graph, access, os.Getenv("PROPAGATE_HEADERS"), log)
+}
+
+// encrypted is how the router speaks TLS, nil where it does not.
+func (f *flags) encrypted(log *slog.Logger) (*tls.Config, error) {
+	if !f.tls {
+		return nil, nil
+	}
+	certificate, err := process.LoadCertificateFiles(filepath.Join(f.certificates, "tls.crt"), filepath.Join(f.certificates, "tls.key"), log)
+	if err != nil {
+		return nil, err
+	}
+	return process.TLS(certificate.Get), nil
 }
 
 // lastWords is how long an answer may take that is made when a request has run out of time; longestEnd how long requests
@@ -90,7 +122,11 @@ const (
 )
 
 // serve answers until the context ends.
-func (f *flags) serve(ctx context.Context, graph *Graph, headers string, log *slog.Logger) error {
+func (f *flags) serve(ctx context.Context, graph *Graph, access *Access, headers string, log *slog.Logger) error {
+	encrypted, err := f.encrypted(log)
+	if err != nil {
+		return err
+	}
 	registry := process.NewRegistry("router")
 	router := New(graph, headers, f.limits, registry, log)
 	write, end := time.Duration(-1), longestEnd
@@ -113,7 +149,7 @@ func (f *flags) serve(ctx context.Context, graph *Graph, headers string, log *sl
 	return process.Program{
 		Log: log,
 		Servers: []process.Server{{
-			Name: "router", Address: f.address, Handler: ready(process.Stopping(ctx), router),
+			Name: "router", Address: f.address, Handler: ready(process.Stopping(ctx), router.Guard(access)), TLS: encrypted,
 			// Bodies are bounded by the budget. Headers may be as large as they may elsewhere.
 			Limits: process.Limits{
 				Header: read, Read: read, Write: write, Idle: seconds(graph.Timeouts.ServerIdle, 3*time.Minute),

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"regexp"
 	"strings"
+	"sync"
 
 	"github.com/tidwall/gjson"
 )
@@ -19,15 +20,17 @@ type condition struct {
 }
 
 // compared is the form that the API describes, { .a.b == "c" }, which as a path would hold always.
-var compared = regexp.MustCompile(
-	`^\{\s*\.([\w-]+(?:\[\d+\]|\.[\w-]+)*)\s*(==|!=|<=|>=|<|>|!%|%)\s*("(?:[^"\\]|\\.)*"|'[^'"\\]*'|-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?|true|false|null)\s*\}$`)
+var compared = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(
+		`^\{\s*\.([\w-]+(?:\[\d+\]|\.[\w-]+)*)\s*(==|!=|<=|>=|<|>|!%|%)\s*("(?:[^"\\]|\\.)*"|'[^'"\\]*'|-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?|true|false|null)\s*\}$`)
+})
 
-var index = regexp.MustCompile(`\[(\d+)\]`)
+var index = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\[(\d+)\]`) })
 
 // readCondition takes the form that the API describes for what it says, and everything else for a path.
 func readCondition(text string) condition {
-	if parts := compared.FindStringSubmatch(text); parts != nil {
-		path, operator, value := index.ReplaceAllString(parts[1], ".$1"), parts[2], parts[3]
+	if parts := compared().FindStringSubmatch(text); parts != nil {
+		path, operator, value := index().ReplaceAllString(parts[1], ".$1"), parts[2], parts[3]
 		if strings.HasPrefix(value, "'") {
 			value = `"` + value[1:len(value)-1] + `"`
 		}

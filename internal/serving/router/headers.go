@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 )
 
 // handedOn are patterns of names of headers that every step gets.
@@ -15,10 +16,11 @@ type handedOn []*regexp.Regexp
 
 // never are headers that belong to one connection or to how a body travels on it.
 var never = []string{
-	"Accept-Encoding", "Connection", "Content-Length", "Expect", "Host", "Keep-Alive", "Proxy-Connection", "Te", "Trailer", "Transfer-Encoding", "Upgrade",
+	"Accept-Encoding", "Connection", "Content-Length", "Expect", "Host", "Keep-Alive", "Proxy-Authorization", "Proxy-Connection", "Te", "Trailer", "Transfer-Encoding", "Upgrade",
 }
 
-var wildcard = regexp.MustCompile(`^[\w-]*(?:\*[\w-]*)*$`)
+// Patterns are made when they are needed: other programs of the same binary need none.
+var wildcard = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[\w-]*(?:\*[\w-]*)*$`) })
 
 // readHeaders reads patterns that are separated by commas. A pattern is for the whole name, and case does not matter: a
 // name, a name with stars, or a regular expression; one that has ^ or $ says itself where it begins and ends. What cannot
@@ -32,7 +34,7 @@ func readHeaders(list string) (handedOn, []error) {
 		}
 		expression := "(?i)^(?:" + pattern + ")$"
 		switch {
-		case wildcard.MatchString(pattern):
+		case wildcard().MatchString(pattern):
 			expression = "(?i)^" + strings.ReplaceAll(regexp.QuoteMeta(pattern), `\*`, ".*") + "$"
 		case strings.HasPrefix(pattern, "^") || strings.HasSuffix(pattern, "$"):
 			expression = "(?i)" + pattern
@@ -72,13 +74,25 @@ func split(list string) []string {
 // of are the headers that steps get for a request that has these.
 func (h handedOn) of(request http.Header) http.Header {
 	out := http.Header{}
+	own := namedIn(request.Values("Connection"))
 	for name, values := range request {
-		if h.match(name) && !slices.Contains(never, name) {
+		if h.match(name) && !slices.Contains(never, name) && !slices.Contains(own, name) {
 			out[name] = slices.Clone(values)
 		}
 	}
 	if out.Get("Content-Type") == "" {
 		out.Set("Content-Type", "application/json")
+	}
+	return out
+}
+
+// namedIn are the headers that a client says are for this connection only.
+func namedIn(lists []string) []string {
+	var out []string
+	for _, list := range lists {
+		for name := range strings.SplitSeq(list, ",") {
+			out = append(out, http.CanonicalHeaderKey(strings.TrimSpace(name)))
+		}
 	}
 	return out
 }

@@ -14,6 +14,7 @@ type metrics struct {
 	requests, steps *prometheus.HistogramVec
 	running         prometheus.Gauge
 	refused, again  prometheus.Counter
+	denied          prometheus.Counter
 }
 
 var buckets = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60}
@@ -30,8 +31,10 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 			Name: "modelplane_router_requests_refused_total", Help: "Requests that there was no room for."}),
 		again: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "modelplane_router_calls_repeated_total", Help: "Calls that were made anew because the service had closed the connection."}),
+		denied: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "modelplane_router_requests_denied_total", Help: "Requests without a token that may call the graph."}),
 	}
-	registry.MustRegister(m.requests, m.steps, m.running, m.refused, m.again)
+	registry.MustRegister(m.requests, m.steps, m.running, m.refused, m.again, m.denied)
 	return m
 }
 

@@ -419,7 +419,7 @@ func running(t *testing.T, graph string, delay time.Duration) (string, func(), <
 	f := &flags{address: address, metrics: "0", limits: usual, delay: delay}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	ended := make(chan error, 1)
-	go func() { ended <- f.serve(ctx, g, "", slog.New(slog.DiscardHandler)) }()
+	go func() { ended <- f.serve(ctx, g, nil, "", slog.New(slog.DiscardHandler)) }()
 	deadline := time.Now().Add(enough)
 	for {
 		response, err := http.Get("http://" + address + "/readyz")
