@@ -67,15 +67,20 @@ func (f families) meant(name string, kind dto.MetricType) string {
 	return ""
 }
 
-// label adds labels to every metric. One that is there already gets another name, as Prometheus does it.
+// label adds labels to every metric. One that is there already gets another name, as Prometheus does it, and one that no
+// other has: a name that is there twice makes Prometheus refuse all.
 func (f families) label(labels []Label) {
 	for _, family := range f {
 		for _, metric := range family.Metric {
 			for _, own := range metric.Label {
-				for taken(own.GetName(), labels) {
-					renamed := "exported_" + own.GetName()
-					own.Name = &renamed
+				if !taken(own.GetName(), labels) {
+					continue
 				}
+				renamed := own.GetName()
+				for taken(renamed, labels) || has(metric, renamed) {
+					renamed = "exported_" + renamed
+				}
+				own.Name = &renamed
 			}
 			for i := range labels {
 				metric.Label = append(metric.Label, &dto.LabelPair{Name: &labels[i].Name, Value: &labels[i].Value})
@@ -86,6 +91,10 @@ func (f families) label(labels []Label) {
 
 func taken(name string, labels []Label) bool {
 	return slices.ContainsFunc(labels, func(l Label) bool { return l.Name == name })
+}
+
+func has(metric *dto.Metric, name string) bool {
+	return slices.ContainsFunc(metric.Label, func(l *dto.LabelPair) bool { return l.GetName() == name })
 }
 
 // add takes over metrics of others. A family that both have is one, with the metrics of both; where they mean different

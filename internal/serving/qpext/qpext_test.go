@@ -165,6 +165,14 @@ requests_total{exported_service_name="mine",` + added + `} 4
 	}
 }
 
+// TestNamesOfLabels: a label that makes way for one of ours does not take the name of another.
+func TestNamesOfLabels(t *testing.T) {
+	_, text, _ := get(t, aggregator(t, nil, says(`a{service_name="1",exported_service_name="2"} 1`+"\n")).URL+"/metrics", nil)
+	if want := `a{exported_exported_service_name="1",exported_service_name="2",` + added + `} 1`; !strings.Contains(text, want) {
+		t.Errorf("%s is not in %s", want, text)
+	}
+}
+
 // TestOneFails: what cannot be read is seen, and takes nothing else along.
 func TestOneFails(t *testing.T) {
 	for name, model := range map[string]http.HandlerFunc{
@@ -303,6 +311,7 @@ func TestProgram(t *testing.T) {
 func FuzzMerge(f *testing.F) {
 	f.Add([]byte(ofQueue), []byte(ofModel))
 	f.Add([]byte("a 1\n"), []byte("a{a=\"b\"} NaN 12\n"))
+	f.Add([]byte("a 1\n"), []byte("b{service_name=\"1\",exported_service_name=\"2\"} 1\n"))
 	f.Add([]byte("# TYPE s summary\ns{quantile=\"0.5\"} 1\n"), []byte("# TYPE s summary\ns_sum 1\n"))
 	f.Add([]byte("#TYPE s summArY\ns{}0\n"), []byte("s_sum 0\n"))
 	f.Add([]byte("s_sum 0\n# TYPE s summary\ns 0\n"), []byte("a 1\n"))

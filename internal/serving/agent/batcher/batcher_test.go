@@ -192,9 +192,10 @@ func TestApart(t *testing.T) {
 		{"/v1/models/b:predict", `{"instances":[1]}`, nil},
 		{"/v1/models/a:predict?v=2", `{"instances":[1]}`, nil},
 		{"/v1/models/a:predict", `{"instances":[1]}`, http.Header{"Authorization": {"Bearer other"}}},
+		{"/v1/models/a:predict", `{"instances":[1]}`, http.Header{"X-Forwarded-User": {"other"}}},
 		{"/v1/models/a:predict", `{"instances":[1],"signature_name":"s"}`, nil},
 		// These go with the first.
-		{"/v1/models/a:predict", `{"instances":[1]}`, http.Header{"X-Request-Id": {"1"}, "Traceparent": {"2"}, "X-B3-Spanid": {"3"}}},
+		{"/v1/models/a:predict", `{"instances":[1]}`, http.Header{"X-Request-Id": {"1"}, "Traceparent": {"2"}, "X-B3-Spanid": {"3"}, "X-Forwarded-For": {"192.0.2.7"}}},
 	} {
 		all.Go(func() {
 			g, err := ask(t.Context(), at+c.path, c.body, c.header)
@@ -208,8 +209,8 @@ func TestApart(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if n := len(m.questions()); n != 5 {
-		t.Errorf("the model was asked %d times, want 5: %+v", n, m.questions())
+	if n := len(m.questions()); n != 6 {
+		t.Errorf("the model was asked %d times, want 6: %+v", n, m.questions())
 	}
 }
 

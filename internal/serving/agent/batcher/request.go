@@ -90,8 +90,10 @@ var (
 		"Accept-Encoding", "B3", "Baggage", "Ce-Id", "Ce-Time", "Connection", "Content-Length", "Date", "Forwarded", "Keep-Alive", "Te",
 		"Traceparent", "Tracestate", "Uber-Trace-Id", "User-Agent", "Via", "X-Amzn-Trace-Id", "X-Cloud-Trace-Context", "X-Correlation-Id",
 		"X-Real-Ip", "X-Request-Id", "X-Request-Start",
+		// Others of these say who the client is (X-Forwarded-User, X-Forwarded-Client-Cert), in whose name nobody else may ask.
+		"X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Port", "X-Forwarded-Proto", "X-Forwarded-Scheme", "X-Forwarded-Server",
 	}
-	passingPrefixes = []string{"X-B3-", "X-Datadog-", "X-Envoy-", "X-Forwarded-", "X-Ot-", "X-Istio-", "X-K-", "K-"}
+	passingPrefixes = []string{"X-B3-", "X-Datadog-", "X-Envoy-", "X-Ot-", "X-Istio-", "X-K-", "K-"}
 )
 
 func passes(name string) bool {

@@ -148,6 +148,27 @@ func TestBatches(t *testing.T) {
 	}
 }
 
+// TestLargeBatches: a batch that is not full does not keep memory from others until it is.
+func TestLargeBatches(t *testing.T) {
+	at, objects := newStorage(t)
+	sink, err := NewBlob(BlobOptions{URL: "s3://bucket", Path: "p", Size: 1000, Interval: time.Hour, Env: variables(map[string]string{"AWS_ENDPOINT_URL": at, "awsAnonymousCredential": "true"})})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := newBed(t, sink, func(o *Options) { o.Mode, o.Workers, o.Bytes = ModeRequest, 1, 100_000 }, echo)
+	for range 5 {
+		post(t, b.URL, strings.Repeat("x", 10_000), nil)
+	}
+	select {
+	case <-objects:
+	case <-time.After(10 * time.Second):
+		t.Error("half of the memory waits for an hour")
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	b.Close(ctx)
+}
+
 func TestCSV(t *testing.T) {
 	m := Marshaller{Format: "csv", url: parsed(t, "abfs://box@account/p"), about: about}
 	body, extension, err := m.marshal(t.Context(), some)

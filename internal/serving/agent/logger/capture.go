@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -14,8 +15,13 @@ import (
 	"github.com/google/uuid"
 )
 
-// longestID bounds what a client may call its event.
-const longestID = 256
+// Bounds of what a client says beside its body: how it calls its event, of which kind it is, and all headers that are
+// repeated. A receiver would refuse an event with more, and the client's request would go unlogged.
+const (
+	longestID    = 256
+	longestType  = 1 << 10
+	mostMetadata = 16 << 10
+)
 
 // Handler copies requests and answers on their way. Connections that become something else than HTTP pass uncopied.
 func (l *Logger) Handler(next http.Handler) http.Handler {
@@ -70,8 +76,22 @@ func (l *Logger) about(req *http.Request) Event {
 	if e.ID == "" || len(e.ID) > longestID {
 		e.ID, e.Foreign = uuid.NewString(), false
 	}
+	if len(e.ContentType) > longestType || len(e.Encoding) > longestType {
+		e.ContentType, e.Encoding = "", ""
+	}
+	room := mostMetadata
 	for _, name := range l.Headers {
-		if values := req.Header.Values(name); len(values) > 0 {
+		values := req.Header.Values(name)
+		size := 0
+		for _, value := range values {
+			size += len(value)
+		}
+		switch {
+		case len(values) == 0:
+		case size > room:
+			e.Headers[name] = []string{"left out: " + strconv.Itoa(size) + " bytes"}
+		default:
+			room -= size
 			e.Headers[name] = values
 		}
 	}
@@ -92,18 +112,49 @@ func (l *Logger) copyRequest(req *http.Request, e Event) (settle func(), ok bool
 	case length > l.Body:
 		l.Counts.lose(TooLarge, 1)
 		return func() {}, true
-	case !l.room.take(length):
-		l.Counts.lose(Full, 1)
-		return func() {}, true
 	}
-	e.Body = make([]byte, length)
-	if _, err := io.ReadFull(req.Body, e.Body); err != nil {
-		l.room.release(length)
+	body, kept, err := l.read(req.Body, length)
+	switch {
+	case err != nil:
 		return nil, false
+	case !kept:
+		l.Counts.lose(Full, 1)
+		req.Body = replayed{io.MultiReader(bytes.NewReader(body), req.Body), req.Body}
+	default:
+		e.Body = body
+		req.Body = io.NopCloser(bytes.NewReader(body))
+		l.offer(e)
 	}
-	req.Body = io.NopCloser(bytes.NewReader(e.Body))
-	l.offer(e)
 	return func() {}, true
+}
+
+// replayed is a body of which a part was read already.
+type replayed struct {
+	io.Reader
+	io.Closer
+}
+
+// read takes a body of that length, and room for it as it comes: whoever announces much and sends little takes little. It is
+// not kept where there is no room; what was read then belongs before the rest.
+func (l *Logger) read(from io.Reader, length int64) (body []byte, kept bool, err error) {
+	const step = 32 << 10
+	taken := int64(0)
+	for taken < length {
+		more := min(max(taken, step), length-taken) // twice as much each time
+		if !l.room.take(more) {
+			l.room.release(taken)
+			return body, false, nil
+		}
+		taken += more
+		body = append(make([]byte, 0, taken), body...)
+		n, err := io.ReadFull(from, body[len(body):taken])
+		body = body[:len(body)+n]
+		if err != nil {
+			l.room.release(taken)
+			return nil, false, err
+		}
+	}
+	return body, true, nil
 }
 
 // pocket holds a copy as long as there is room for it.

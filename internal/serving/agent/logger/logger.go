@@ -137,7 +137,8 @@ func (l *Logger) work() {
 	}
 }
 
-// collect waits until there are enough events, or for long enough.
+// collect waits until there are enough events, or for long enough. A batch that has half of the memory for all events goes
+// before it is full: others would be lost for it.
 func (l *Logger) collect(first Event, size int, wait time.Duration) []Event {
 	batch := []Event{first}
 	if size <= 1 {
@@ -145,13 +146,15 @@ func (l *Logger) collect(first Event, size int, wait time.Duration) []Event {
 	}
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
-	for len(batch) < size {
+	held := int64(len(first.Body))
+	for len(batch) < size && held < l.Bytes/2 {
 		select {
 		case e, more := <-l.queue:
 			if !more {
 				return batch
 			}
 			batch = append(batch, e)
+			held += int64(len(e.Body))
 		case <-timer.C:
 			return batch
 		}

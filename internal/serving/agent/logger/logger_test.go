@@ -443,6 +443,80 @@ func TestMemoryIsBounded(t *testing.T) {
 	close(r.hold)
 }
 
+// TestSlowClients: whoever announces much and sends little takes no room from others, and is logged when all has come.
+func TestSlowClients(t *testing.T) {
+	r := newReceiver(t)
+	b := newBed(t, &HTTP{URL: parsed(t, r.URL)}, func(o *Options) { o.Bytes, o.Body, o.Mode = 1<<20, 512<<10, ModeRequest }, echo)
+	const slow = 8
+	ended := make(chan int, slow)
+	pipes := make([]*io.PipeWriter, slow)
+	for i := range pipes {
+		reader, writer := io.Pipe()
+		pipes[i] = writer
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, b.URL, reader)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.ContentLength = 300 << 10
+		go func() {
+			response, err := http.DefaultClient.Do(req)
+			if err != nil {
+				ended <- 0
+				return
+			}
+			_ = response.Body.Close()
+			ended <- response.StatusCode
+		}()
+		if _, err := writer.Write([]byte("x")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	post(t, b.URL, strings.Repeat("y", 200<<10), nil)
+	if e := r.next(t); len(e.body) != 200<<10 || b.Counts.Of(Full) != 0 {
+		t.Errorf("%d bytes came, and %d events were lost", len(e.body), b.Counts.Of(Full))
+	}
+	for _, writer := range pipes[1:] {
+		_ = writer.CloseWithError(io.ErrUnexpectedEOF) // these go away
+		if code := <-ended; code != 0 {
+			t.Errorf("a request that broke off is answered with %d", code)
+		}
+	}
+	if _, err := pipes[0].Write(bytes.Repeat([]byte("x"), 300<<10-1)); err != nil {
+		t.Fatal(err)
+	}
+	_ = pipes[0].Close()
+	if code := <-ended; code != http.StatusOK {
+		t.Errorf("the slow request is answered with %d", code)
+	}
+	if e := r.next(t); len(e.body) != 300<<10 {
+		t.Errorf("the slow request has %d bytes", len(e.body))
+	}
+}
+
+// TestNoRoomForARequest: a body for which there is no room passes whole.
+func TestNoRoomForARequest(t *testing.T) {
+	r := newReceiver(t)
+	b := newBed(t, &HTTP{URL: parsed(t, r.URL)}, func(o *Options) { o.Bytes, o.Body, o.Mode = 100<<10, 1<<20, ModeRequest }, echo)
+	body := strings.Repeat("0123456789", 30<<10)
+	if status, answer := post(t, b.URL, body, nil); status != http.StatusOK || !strings.HasSuffix(answer, body) {
+		t.Errorf("%d and %d bytes", status, len(answer))
+	}
+	if b.Counts.Of(Full) != 1 {
+		t.Errorf("%d events were lost", b.Counts.Of(Full))
+	}
+}
+
+// TestLongHeaders: what a client writes into headers neither fills memory nor keeps its request from being logged.
+func TestLongHeaders(t *testing.T) {
+	r := newReceiver(t)
+	b := newBed(t, &HTTP{URL: parsed(t, r.URL)}, func(o *Options) { o.Mode, o.Headers = ModeRequest, []string{"x-long", "x-short"} }, echo)
+	post(t, b.URL, "1", http.Header{"X-Long": {strings.Repeat("l", 20_000)}, "X-Short": {"s"}, "Content-Type": {strings.Repeat("t", 2000)}})
+	e := r.next(t)
+	if got := e.header.Get("Ce-Metadata"); got != `{"X-Long":["left out: 20000 bytes"],"X-Short":["s"]}` || e.header.Get("Content-Type") != "" {
+		t.Errorf("%.200s, of the type %.20q", got, e.header.Get("Content-Type"))
+	}
+}
+
 // TestCutAnswers: an answer that breaks off is no event of an answer.
 func TestCutAnswers(t *testing.T) {
 	r := newReceiver(t)

@@ -13,8 +13,8 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"regexp"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -175,7 +175,12 @@ const (
 	remoteLimit = 256 << 20
 )
 
-var extensionShape = regexp.MustCompile(`^[A-Za-z0-9]{1,16}$`)
+// isExtension tells whether a name of a file may end with it.
+func isExtension(text string) bool {
+	return len(text) >= 1 && len(text) <= 16 && !strings.ContainsFunc(text, func(r rune) bool {
+		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9')
+	})
+}
 
 // remote has somebody else make the object.
 func (m *Marshaller) remote(ctx context.Context, records []record) (body []byte, extension string, err error) {
@@ -203,7 +208,7 @@ func (m *Marshaller) remote(ctx context.Context, records []record) (body []byte,
 		return nil, "", errors.New("the marshaller of the payload log does not answer to the end, or with too much")
 	}
 	extension = answer.Header.Get("X-Log-Marshal-Extension")
-	if !extensionShape.MatchString(extension) {
+	if !isExtension(extension) {
 		extension = "json"
 	}
 	return body, extension, nil

@@ -42,7 +42,7 @@ func (f folder) open() (map[string]Spec, error) {
 	}
 	out := map[string]Spec{}
 	for _, entry := range entries {
-		if spec, ok := f.mark(entry.Name()); ok && entry.IsDir() && nameShape.MatchString(entry.Name()) {
+		if spec, ok := f.mark(entry.Name()); ok && entry.IsDir() && nameShape().MatchString(entry.Name()) {
 			out[entry.Name()] = spec
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"os"
 	"regexp"
 	"strings"
+	"sync"
 
 	"github.com/modelplane/modelplane/internal/kube/address"
 )
@@ -46,7 +47,7 @@ func (t *text) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
-var nameShape = regexp.MustCompile(`^[a-zA-Z0-9_-]+$`)
+var nameShape = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[a-zA-Z0-9_-]+$`) })
 
 // schemes that models are fetched from. Paths of this container are not among them: they hold secrets.
 var schemes = []string{"gs://", "http://", "https://", "s3://"}
@@ -120,7 +121,7 @@ func Parse(raw []byte) (list map[string]Spec, skipped []string, err error) {
 	}
 	list = make(map[string]Spec, len(entries))
 	for _, e := range entries {
-		if _, twice := list[e.Name]; twice || !nameShape.MatchString(e.Name) {
+		if _, twice := list[e.Name]; twice || !nameShape().MatchString(e.Name) {
 			skipped = append(skipped, e.Name)
 			continue
 		}

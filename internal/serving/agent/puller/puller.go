@@ -45,6 +45,8 @@ const (
 	patience = 2 * time.Minute
 	// callTime is how long a server may take to load a model.
 	callTime = 10 * time.Minute
+	// callsAtOnce is how many models a server is asked for at the same time: one that comes back is asked for all of them.
+	callsAtOnce = 16
 )
 
 var pauses = []time.Duration{time.Second, 2 * time.Second, 5 * time.Second, 15 * time.Second, 30 * time.Second, time.Minute}
@@ -55,6 +57,7 @@ type Puller struct {
 	folder folder
 	client *http.Client
 	turns  chan struct{} // of those who fetch
+	asking chan struct{} // of those who have the server load or unload
 
 	settled chan struct{} // closed when every model of the first list was tried
 	first   sync.WaitGroup
@@ -79,7 +82,7 @@ func New(o Options) *Puller {
 	}
 	o.Fetch.Log = o.Log
 	return &Puller{
-		Options: o, folder: folder(o.ModelDir), turns: make(chan struct{}, max(o.Pulls, 1)), models: map[string]*worker{},
+		Options: o, folder: folder(o.ModelDir), turns: make(chan struct{}, max(o.Pulls, 1)), asking: make(chan struct{}, callsAtOnce), models: map[string]*worker{},
 		settled: make(chan struct{}), client: &http.Client{Timeout: callTime},
 	}
 }

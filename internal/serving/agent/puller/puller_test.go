@@ -8,15 +8,18 @@ import (
 	"compress/gzip"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -432,4 +435,42 @@ func TestNothingThere(t *testing.T) {
 	b.settled(p)
 	b.list(map[string]string{"a": "/a/weights"})
 	b.wait(map[string]string{"a": "A"})
+}
+
+// TestCallsAtOnce: a server that is asked for many models is not asked for all of them at once, and who need not wait any
+// longer does not.
+func TestCallsAtOnce(t *testing.T) {
+	var now, most atomic.Int64
+	reached, goOn := make(chan struct{}, 1000), make(chan struct{})
+	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		at := now.Add(1)
+		defer now.Add(-1)
+		for was := most.Load(); at > was && !most.CompareAndSwap(was, at); was = most.Load() {
+		}
+		reached <- struct{}{}
+		<-goOn
+	}))
+	defer server.Close()
+	p := New(Options{Server: server.URL})
+	var all sync.WaitGroup
+	for i := range 5 * callsAtOnce {
+		all.Go(func() {
+			if err := p.call(t.Context(), fmt.Sprint("m", i), "load"); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	for range callsAtOnce {
+		<-reached
+	}
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := p.call(gone, "late", "load"); !errors.Is(err, errGone) {
+		t.Errorf("nobody wants it, and: %v", err)
+	}
+	close(goOn)
+	all.Wait()
+	if got := most.Load(); got != callsAtOnce {
+		t.Errorf("%d calls at once", got)
+	}
 }

@@ -19,6 +19,12 @@ var errUnreachable = errors.New("the model server does not answer")
 
 // call has the server load or unload a model. Only 200 is success.
 func (p *Puller) call(ctx context.Context, name, what string) error {
+	select {
+	case p.asking <- struct{}{}:
+		defer func() { <-p.asking }()
+	case <-ctx.Done():
+		return errGone
+	}
 	at := strings.TrimSuffix(p.Server, "/") + "/v2/repository/models/" + url.PathEscape(name) + "/" + what
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, at, strings.NewReader("{}"))
 	if err != nil {
