@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 
 	"github.com/modelplane/modelplane/internal/fetch/azure"
 	"github.com/modelplane/modelplane/internal/fetch/gcs"
@@ -19,11 +20,11 @@ import (
 	"github.com/modelplane/modelplane/internal/fetch/web"
 )
 
-var schemed = regexp.MustCompile(`^([A-Za-z][A-Za-z0-9+.-]*)://`)
+var schemed = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^([A-Za-z][A-Za-z0-9+.-]*)://`) })
 
 // scheme of an address, in small letters; empty for a path.
 func scheme(address string) string {
-	if m := schemed.FindStringSubmatch(address); m != nil {
+	if m := schemed().FindStringSubmatch(address); m != nil {
 		return strings.ToLower(m[1])
 	}
 	return ""

@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"regexp"
 	"strings"
+	"sync"
 
 	"github.com/modelplane/modelplane/internal/fetch/transfer"
 )
@@ -23,13 +24,13 @@ type Source struct {
 	token                string
 }
 
-var nameShape = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
+var nameShape = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`) })
 
 // Parse reads hf://ORGANISATION/MODEL[:REVISION]. HF_ENDPOINT and HF_TOKEN are as for other clients.
 func Parse(address string, env func(string) string) (*Source, error) {
 	owner, model, _ := strings.Cut(address[strings.Index(address, "://")+3:], "/")
 	model, revision, given := strings.Cut(model, ":")
-	if !nameShape.MatchString(owner) || !nameShape.MatchString(model) || given && revision == "" {
+	if !nameShape().MatchString(owner) || !nameShape().MatchString(model) || given && revision == "" {
 		return nil, errors.New("it names no model; write hf://ORGANISATION/MODEL or hf://ORGANISATION/MODEL:REVISION")
 	}
 	return &Source{
@@ -91,11 +92,11 @@ func unlike() error {
 	return &transfer.Problem{What: "the server does not answer as the Hugging Face hub does"}
 }
 
-var nextLink = regexp.MustCompile(`<([^>]+)>\s*;\s*rel="?next"?`)
+var nextLink = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`<([^>]+)>\s*;\s*rel="?next"?`) })
 
 // following is the address of the next page. It must be on the hub, because the token goes there.
 func (s *Source) following(here string, header http.Header) (string, error) {
-	m := nextLink.FindStringSubmatch(header.Get("Link"))
+	m := nextLink().FindStringSubmatch(header.Get("Link"))
 	if m == nil {
 		return "", nil
 	}

@@ -7,11 +7,14 @@ import (
 	"math"
 	"regexp"
 	"strconv"
+	"sync"
 )
 
 var (
-	sizePattern = regexp.MustCompile(`^([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,2}|[a-zA-Z]*)$`)
-	units       = map[string]float64{
+	sizePattern = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`^([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,2}|[a-zA-Z]*)$`)
+	})
+	units = map[string]float64{
 		"": 1, "m": 1e-3, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18,
 		"Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30, "Ti": 1 << 40, "Pi": 1 << 50, "Ei": 1 << 60,
 	}
@@ -20,7 +23,7 @@ var (
 // parseSize reads bytes as Kubernetes writes quantities, whose own code would bring a good part of Kubernetes along.
 func parseSize(text string) (int64, error) {
 	wrong := fmt.Errorf("%q is no size; write for example 20Gi", text)
-	parts := sizePattern.FindStringSubmatch(text)
+	parts := sizePattern().FindStringSubmatch(text)
 	if parts == nil {
 		return 0, wrong
 	}

@@ -71,7 +71,7 @@ func (a *auth) ask(ctx context.Context) error {
 	return nil
 }
 
-var parameter = regexp.MustCompile(`([a-z]+)="([^"]*)"`)
+var parameter = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`([a-z]+)="([^"]*)"`) })
 
 // challenge reads how to log in.
 func (a *auth) challenge(text, user string) {
@@ -81,7 +81,7 @@ func (a *auth) challenge(text, user string) {
 		return
 	}
 	values := map[string]string{}
-	for _, m := range parameter.FindAllStringSubmatch(rest, -1) {
+	for _, m := range parameter().FindAllStringSubmatch(rest, -1) {
 		values[m[1]] = m[2]
 	}
 	a.bearers = &token.Cache{Ask: func(ctx context.Context) (token.Token, error) { return a.exchange(ctx, values, user) }}

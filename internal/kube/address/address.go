@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"regexp"
 	"strings"
+	"sync"
 )
 
 const hidden = "…"
@@ -28,7 +29,7 @@ func Shown(address string) string {
 
 // Hide leaves users and passwords out of the addresses in a text.
 func Hide(text string) string {
-	return inText.ReplaceAllStringFunc(text, func(address string) string {
+	return inText().ReplaceAllStringFunc(text, func(address string) string {
 		before, rest, _ := strings.Cut(address, "://")
 		user, rest := split(address, rest)
 		if user == "" {
@@ -38,7 +39,7 @@ func Hide(text string) string {
 	})
 }
 
-var inText = regexp.MustCompile(`[A-Za-z][A-Za-z0-9+.-]*://[^\s"'<>]+`)
+var inText = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`[A-Za-z][A-Za-z0-9+.-]*://[^\s"'<>]+`) })
 
 // split separates user and password from the rest of an address. Where the address is broken they reach to its last "@",
 // because a password may have any character in it that ought to have been escaped.
