@@ -280,8 +280,7 @@ func (o *observer) readBeside(ctx context.Context) error {
 
 // readActivators reads who scales by traffic, for a service that is or has been scaled so.
 func (o *observer) readActivators(ctx context.Context) error {
-	name := o.seen.Config.Autoscaler.Activator
-	if o.seen.Mode != config.ModeStandard || name == "" || !o.byTraffic() {
+	if o.seen.Mode != config.ModeStandard || !o.behind() && (o.seen.Config.Autoscaler.Activator == "" || !o.byTraffic()) {
 		return nil
 	}
 	for _, component := range resolve.DeploymentNames(o.isvc) {
@@ -293,14 +292,24 @@ func (o *observer) readActivators(ctx context.Context) error {
 			return err
 		}
 	}
-	its := engine.MatchingFunc(func(obj client.Object) bool { return obj.GetLabels()[discoveryv1.LabelServiceName] == name })
-	list := &discoveryv1.EndpointSliceList{}
-	err := o.List(ctx, list, client.InNamespace(o.seen.ConfigNamespace), client.MatchingLabels{discoveryv1.LabelServiceName: name}, its)
-	if err != nil {
+	if err := o.readReplicas(ctx, o.seen.Config.Autoscaler.Activator); err != nil {
 		return err
 	}
-	o.seen.Activators = list.Items
 	return o.readFronts(ctx)
+}
+
+// readReplicas reads the replicas of the activator. One that was switched off has no name any more, and goes on for a while.
+func (o *observer) readReplicas(ctx context.Context, name string) error {
+	its := func(obj client.Object) bool {
+		if name == "" {
+			return obj.GetLabels()[activation.LabelActivator] == activation.ValueActivator
+		}
+		return obj.GetLabels()[discoveryv1.LabelServiceName] == name
+	}
+	list := &discoveryv1.EndpointSliceList{}
+	err := o.List(ctx, list, client.InNamespace(o.seen.ConfigNamespace), engine.MatchingFunc(its))
+	o.seen.Activators = slices.DeleteFunc(list.Items, func(s discoveryv1.EndpointSlice) bool { return !its(&s) })
+	return err
 }
 
 // readFronts reads what Kubernetes has put behind Services that leave the activator.
@@ -318,15 +327,15 @@ func (o *observer) readFronts(ctx context.Context) error {
 	return err
 }
 
-// byTraffic tells whether some component asks for the activator, or goes through it still.
+// behind tells whether requests for some component go through the activator still.
+func (o *observer) behind() bool {
+	return slices.ContainsFunc(resolve.DeploymentNames(o.isvc), func(name string) bool { return o.seen.Led(name) || o.seen.Leaves(name) })
+}
+
+// byTraffic tells whether some component asks for the activator.
 func (o *observer) byTraffic() bool {
 	class := o.isvc.Annotations[v1beta1.AnnotationAutoscalerClass]
 	spec := &o.isvc.Spec
-	for _, name := range resolve.DeploymentNames(o.isvc) {
-		if o.seen.Led(name) || o.seen.Leaves(name) {
-			return true
-		}
-	}
 	return workload.ByTraffic(class, spec.Predictor.ComponentExtensionSpec) ||
 		spec.Transformer != nil && workload.ByTraffic(class, spec.Transformer.ComponentExtensionSpec) ||
 		spec.Explainer != nil && workload.ByTraffic(class, spec.Explainer.ComponentExtensionSpec)

@@ -28,11 +28,12 @@ const (
 	LabelBehind = "modelplane.dev/behind"
 	// ValueBehind of it.
 	ValueBehind = "activator"
-	// LabelActivator is on the Service of the activator itself and, with the value ValueLeaving, on that of a component whose
+	// LabelActivator is, with the value ValueActivator, on the Service of the activator itself and, with ValueLeaving, on that of a component whose
 	// requests are about to go to its pods again: by it both have EndpointSlices that are found.
 	LabelActivator = "modelplane.dev/activator"
-	// ValueLeaving of it.
-	ValueLeaving = "leaving"
+	// ValueActivator and ValueLeaving of it.
+	ValueActivator = "true"
+	ValueLeaving   = "leaving"
 	// Header names the component that a request is for, as service.namespace. Routes set it where hosts do not tell.
 	Header = "Modelplane-Service"
 	// PortName is that of the activator's port for requests.

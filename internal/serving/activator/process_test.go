@@ -465,25 +465,35 @@ func TestQuiet(t *testing.T) {
 	})
 }
 
-// TestLeaves: a service that is no longer ours is answered for while clients find their way, although its Services are gone.
+// TestLeaves: a service that is no longer ours is answered for while clients find their way, although its Service and its
+// EndpointSlice are gone, whichever goes first.
 func TestLeaves(t *testing.T) {
 	t.Parallel()
-	s := newStage(t, settings(0), quick, 1)
-	a := s.start()
-	testkit.Eventually(t, patience, "an answer", func() error { return s.ask(t.Context(), a, 0) })
-	service := &corev1.Service{ObjectMeta: s.meta(activation.PodsService(s.name))}
-	slice := &discoveryv1.EndpointSlice{ObjectMeta: s.meta("pods")}
-	for _, gone := range []client.Object{service, slice} {
-		if err := s.c.Delete(t.Context(), gone); err != nil {
-			t.Fatal(err)
-		}
-		for range 20 {
-			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
-			if err := s.ask(ctx, a, 0); err != nil {
-				t.Errorf("without %T: %v", gone, err)
+	for _, first := range []string{"Service", "EndpointSlice"} {
+		t.Run("first the "+first, func(t *testing.T) {
+			t.Parallel()
+			s := newStage(t, settings(0), quick, 1)
+			replicas := []*actor{s.start(), s.start()}
+			for _, a := range replicas {
+				testkit.Eventually(t, patience, "an answer", func() error { return s.ask(t.Context(), a, 0) })
 			}
-			cancel()
-			<-time.After(20 * time.Millisecond)
-		}
+			gone := []client.Object{&corev1.Service{ObjectMeta: s.meta(activation.PodsService(s.name))}, &discoveryv1.EndpointSlice{ObjectMeta: s.meta("pods")}}
+			if first == "EndpointSlice" {
+				slices.Reverse(gone)
+			}
+			for _, obj := range gone {
+				if err := s.c.Delete(t.Context(), obj); err != nil {
+					t.Fatal(err)
+				}
+				for i := range 20 {
+					ctx, cancel := context.WithTimeout(t.Context(), patience)
+					if err := s.ask(ctx, replicas[i%2], 0); err != nil {
+						t.Errorf("without %T: %v", obj, err)
+					}
+					cancel()
+					<-time.After(20 * time.Millisecond)
+				}
+			}
+		})
 	}
 }

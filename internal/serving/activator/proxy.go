@@ -30,6 +30,8 @@ const smallBody = 64 << 10
 type proxy struct {
 	table *table
 	hold  time.Duration
+	// strange is how long a request for nobody waits for somebody.
+	strange time.Duration
 	// owner is the replica that alone counts the requests of a service with a limit; empty: this one.
 	owner   func(*target) string
 	log     *slog.Logger
@@ -37,8 +39,11 @@ type proxy struct {
 	reverse *httputil.ReverseProxy
 }
 
+// strangeFor is longer than it takes to hear of a Service, also when much is going on.
+const strangeFor = 2 * time.Second
+
 func newProxy(t *table, hold time.Duration, owner func(*target) string, m *metrics, log *slog.Logger) *proxy {
-	p := &proxy{table: t, hold: hold, owner: owner, log: log, metrics: m}
+	p := &proxy{table: t, hold: hold, strange: strangeFor, owner: owner, log: log, metrics: m}
 	p.reverse = &httputil.ReverseProxy{
 		Rewrite:       asItCame,
 		Transport:     newCarrier(),
@@ -77,7 +82,7 @@ type passageKey struct{}
 
 // ServeHTTP answers every request for a service.
 func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	t, port, ambiguous := p.table.find(r)
+	t, port, ambiguous := p.table.expect(r, p.strange)
 	if t == nil {
 		p.unknown(w, r, ambiguous)
 		return
@@ -187,7 +192,8 @@ func (c *carrier) RoundTrip(r *http.Request) (*http.Response, error) {
 		p.peer = "" // it is gone
 		p.count()
 	}
-	waiting, cancel := context.WithTimeoutCause(r.Context(), p.hold, errTooLong)
+	patience, then := p.target.patience(p.hold)
+	waiting, cancel := context.WithTimeoutCause(r.Context(), patience, then)
 	defer cancel()
 	for {
 		begun := time.Now()
@@ -306,6 +312,10 @@ func (p *proxy) failed(w http.ResponseWriter, r *http.Request, err error) {
 	case errors.Is(err, errTooLong):
 		w.Header().Set("Retry-After", retryAfter)
 		answer(w, http.StatusGatewayTimeout, fmt.Sprintf("No pod of %s could take the request within %s. The conditions of its InferenceService say why.", name, p.hold))
+	case errors.Is(err, errLeft):
+		w.Header().Set("Connection", "close")
+		w.Header().Set("Retry-After", retryAfter)
+		answer(w, http.StatusServiceUnavailable, "The service "+name+" is no longer scaled by its traffic, and no pod of it is known here. Ask again: a new connection leads to its pods.")
 	case r.Context().Err() != nil:
 		answer(w, statusClientGone, "The client has gone.")
 	default:

@@ -20,6 +20,10 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/modelplane/modelplane/internal/serving/activation"
 	"github.com/modelplane/modelplane/internal/testkit"
@@ -30,6 +34,7 @@ const patience = 30 * time.Second
 // bench is a proxy with a table, over real sockets, without an API server.
 type bench struct {
 	*table
+	proxy  *proxy
 	server *httptest.Server
 	woken  atomic.Int64
 }
@@ -42,7 +47,9 @@ func newBench(t *testing.T, hold time.Duration, held int64, owner func(*target) 
 		owner = func(*target) string { return "" }
 	}
 	log := slog.New(slog.DiscardHandler)
-	b.server = httptest.NewUnstartedServer(newProxy(b.table, hold, owner, newMetrics(prometheus.NewRegistry(), b.table), log))
+	b.proxy = newProxy(b.table, hold, owner, newMetrics(prometheus.NewRegistry(), b.table), log)
+	b.proxy.strange = 0
+	b.server = httptest.NewUnstartedServer(b.proxy)
 	b.server.Config.Protocols = new(http.Protocols)
 	b.server.Config.Protocols.SetHTTP1(true)
 	b.server.Config.Protocols.SetUnencryptedHTTP2(true)
@@ -125,7 +132,7 @@ func TestParting(t *testing.T) {
 	for _, c := range []struct {
 		do    func()
 		close bool
-	}{{func() {}, false}, {func() { b.remove("team", "iris") }, true}, {func() { b.service("team", "iris", 0) }, false}} {
+	}{{func() {}, false}, {func() { b.remove("team", "iris", func() {}) }, true}, {func() { b.service("team", "iris", 0) }, false}} {
 		c.do()
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, b.server.URL, http.NoBody)
 		if err != nil {
@@ -143,6 +150,112 @@ func TestParting(t *testing.T) {
 	}
 	if all := b.all(); len(all) != 1 {
 		t.Errorf("%d targets", len(all))
+	}
+}
+
+// TestLeavesInAnyOrder: the activator hears of the end of a Service and of its EndpointSlice in any order, and hands requests on
+// to the pods that it knew; of pods that are gone it hears by the slice.
+func TestLeavesInAnyOrder(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(echo))
+	defer server.Close()
+	at := podAt(t, server.URL)
+	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: activation.PodsService("iris"), Annotations: map[string]string{
+		activation.Annotation: settings(0).Encode()}}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Name: "http1", Port: 80}}}}
+	slice := &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "a", Labels: map[string]string{
+		discoveryv1.LabelServiceName: service.Name}}, Ports: []discoveryv1.EndpointPort{{Name: ptr.To("http1"), Port: ptr.To(at.ports["http1"])}},
+		Endpoints: []discoveryv1.Endpoint{{Addresses: []string{at.address}}}}
+	empty := slice.DeepCopy()
+	empty.Endpoints = nil
+	type step func(*watcher)
+	come, listed := func(w *watcher) { w.putService(service) }, func(w *watcher) { w.putSlice(slice) }
+	gone, unlisted := func(w *watcher) { w.removeService(service) }, func(w *watcher) { w.removeSlice(slice) }
+	for name, c := range map[string]struct {
+		steps []step
+		code  int
+	}{
+		"there":                             {[]step{come, listed}, 200},
+		"the Service is heard of last":      {[]step{listed, come}, 200},
+		"the Service first":                 {[]step{come, listed, gone, unlisted}, 200},
+		"the slice first":                   {[]step{come, listed, unlisted, gone}, 200},
+		"the slice, and the Service stays":  {[]step{come, listed, unlisted, come}, 200},
+		"pods are known when it is leaving": {[]step{come, gone, listed}, 200},
+		"no pod":                            {[]step{come, listed, func(w *watcher) { w.putSlice(empty) }}, 504},
+		"another slice is left":             {[]step{come, listed, func(w *watcher) { other := empty.DeepCopy(); other.Name = "b"; w.putSlice(other) }, unlisted}, 504},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, 100*time.Millisecond, 10, nil)
+			w := newWatcher(b.table, &peers{}, newMetrics(prometheus.NewRegistry(), b.table), slog.New(slog.DiscardHandler))
+			for _, do := range c.steps {
+				do(w)
+			}
+			if code, text, err := b.ask(t.Context(), "iris.team", "x"); code != c.code || err != nil {
+				t.Errorf("%d %s %v, want %d", code, text, err, c.code)
+			}
+		})
+	}
+}
+
+// TestLeftWithoutPods: requests that wait for pods of a service when it leaves are sent to ask again, and do not wait for
+// pods that nobody brings.
+func TestLeftWithoutPods(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, time.Hour, 10, nil)
+	target := b.service("team", "iris", 0)
+	answers := make(chan string, 2)
+	ask := func() {
+		code, text, err := b.ask(t.Context(), "iris.team", "x")
+		answers <- fmt.Sprint(code, " ", text, err)
+	}
+	go ask()
+	testkit.Eventually(t, patience, "the request to wait", func() error {
+		if target.figures().Waiting != 1 {
+			return errors.New("it does not")
+		}
+		return nil
+	})
+	b.remove("team", "iris", func() {})
+	go ask()
+	for range 2 {
+		if got := <-answers; !strings.HasPrefix(got, "503") || !strings.Contains(got, "Ask again") {
+			t.Error(got)
+		}
+	}
+	if f := target.figures(); f.Inside != 0 || f.Waiting != 0 || b.bounds.waiting.Load() != 0 {
+		t.Errorf("left over: %+v", f)
+	}
+}
+
+// TestComesTooEarly: a request that comes before the word of its service waits for it, and only so many do.
+func TestComesTooEarly(t *testing.T) {
+	b := newBench(t, patience, 10, nil)
+	b.proxy.strange = patience
+	server := httptest.NewServer(http.HandlerFunc(echo))
+	defer server.Close()
+	answered := make(chan int, 1)
+	go func() {
+		code, _, err := b.ask(t.Context(), "iris.team", "x")
+		if err != nil {
+			t.Error(err)
+		}
+		answered <- code
+	}()
+	testkit.Eventually(t, patience, "the request to wait", func() error {
+		if b.bounds.strangers.Load() != 1 {
+			return errors.New("it does not")
+		}
+		return nil
+	})
+	b.service("team", "other", 0)
+	b.service("team", "iris", 0).setPods([]*pod{podAt(t, server.URL)})
+	if code := <-answered; code != 200 {
+		t.Error(code)
+	}
+	b.bounds.strangers.Store(mostStrangers)
+	if code, text, err := b.ask(t.Context(), "nobody.team", "x"); code != 404 {
+		t.Errorf("one too many: %d %s %v", code, text, err)
+	}
+	if n := b.bounds.strangers.Load(); n != mostStrangers {
+		t.Errorf("%d are counted", n)
 	}
 }
 

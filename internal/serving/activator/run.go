@@ -142,21 +142,21 @@ func Run(ctx context.Context, o Options) error {
 }
 
 // informers watch the Services and EndpointSlices that are ours, and the activator's own.
-func (c *clients) informers(w *watcher) ([]cache.SharedIndexInformer, error) {
+func (c *clients) informers(w *watcher) ([]*informer, error) {
 	namespaces := c.options.WatchNamespaces
 	if len(namespaces) == 0 {
 		namespaces = []string{metav1.NamespaceAll}
 	}
 	ours := labels.Set{activation.Label: activation.LabelValue}.String()
-	var out []cache.SharedIndexInformer
+	var out []*informer
 	var errs []error
-	add := func(i cache.SharedIndexInformer, err error) { out, errs = append(out, i), append(errs, err) }
+	add := func(i *informer, err error) { out, errs = append(out, i), append(errs, err) }
 	for _, ns := range namespaces {
-		add(informer(c.core.RESTClient(), "services", ns, ours, &corev1.Service{}, trimService, handler(w.putService, w.removeService)))
-		add(informer(c.slices.RESTClient(), "endpointslices", ns, ours, &discoveryv1.EndpointSlice{}, trimSlice, handler(w.putSlice, w.removeSlice)))
+		add(newInformer(c.core.RESTClient(), "services", ns, ours, &corev1.Service{}, trimService, handler(w.putService, w.removeService)))
+		add(newInformer(c.slices.RESTClient(), "endpointslices", ns, ours, &discoveryv1.EndpointSlice{}, trimSlice, handler(w.putSlice, w.removeSlice)))
 	}
 	own := labels.Set{discoveryv1.LabelServiceName: c.options.Service}.String()
-	add(informer(c.slices.RESTClient(), "endpointslices", c.options.Namespace, own, &discoveryv1.EndpointSlice{}, trimSlice, handler(w.putOwn, w.removeOwn)))
+	add(newInformer(c.slices.RESTClient(), "endpointslices", c.options.Namespace, own, &discoveryv1.EndpointSlice{}, trimSlice, handler(w.putOwn, w.removeOwn)))
 	return out, errors.Join(errs...)
 }
 

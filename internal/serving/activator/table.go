@@ -24,13 +24,16 @@ type table struct {
 	targets map[string]*target
 	// parted are those that are no longer ours, for as long as requests may still come here.
 	parted map[string]*target
+	// changed is closed when a component comes.
+	changed chan struct{}
 	// names are service.namespace, service.namespace.svc, the hosts from outside and the address of the Service; short the bare
 	// names of Services.
 	names, short map[string][]*target
 }
 
 func newTable(b *bounds, wake func(*target)) *table {
-	return &table{bounds: b, wake: wake, targets: map[string]*target{}, parted: map[string]*target{}, names: map[string][]*target{}, short: map[string][]*target{}}
+	return &table{bounds: b, wake: wake, changed: make(chan struct{}), targets: map[string]*target{}, parted: map[string]*target{},
+		names: map[string][]*target{}, short: map[string][]*target{}}
 }
 
 // put takes a component as its Service describes it.
@@ -52,6 +55,8 @@ func (b *table) put(namespace, name string, created time.Time, s activation.Sett
 		b.names[n] = withTarget(b.names[n], t)
 	}
 	b.short[name] = withTarget(b.short[name], t)
+	close(b.changed)
+	b.changed = make(chan struct{})
 	return t
 }
 
@@ -59,8 +64,8 @@ func (b *table) put(namespace, name string, created time.Time, s activation.Sett
 // which leads them to the pods.
 const partingLasts = time.Minute
 
-// remove parts with a component: it is not scaled any more, and forgotten after a while.
-func (b *table) remove(namespace, name string) {
+// remove parts with a component: it is not scaled any more, and forgotten after a while. Then gone is called.
+func (b *table) remove(namespace, name string, gone func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	key := namespace + "/" + name
@@ -77,6 +82,7 @@ func (b *table) remove(namespace, name string) {
 		if b.parted[key] == t {
 			b.forget(t)
 			delete(b.parted, key)
+			gone()
 		}
 	})
 }
@@ -124,6 +130,13 @@ func (b *table) get(key string) *target {
 	return b.targets[key]
 }
 
+// known is the target of a component, also of one that has just left.
+func (b *table) known(key string) *target {
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	return cmp.Or(b.targets[key], b.parted[key])
+}
+
 // all are the targets, in no order.
 func (b *table) all() []*target {
 	b.mu.RLock()
@@ -151,6 +164,38 @@ func (b *table) find(r *http.Request) (t *target, p port, ambiguous bool) {
 	}
 	p = named.choose(r, number)
 	return named, p, false
+}
+
+// mostStrangers is how many requests for nobody may wait for somebody of that name.
+const mostStrangers = 100
+
+// expect is find for a request whose component may be on its way to us: the manager leads requests here when it has seen the
+// component's Service, and need not be the last to see it.
+func (b *table) expect(r *http.Request, patience time.Duration) (t *target, p port, ambiguous bool) {
+	if t, p, ambiguous = b.find(r); t != nil || ambiguous {
+		return t, p, ambiguous
+	}
+	defer b.bounds.strangers.Add(-1)
+	if b.bounds.strangers.Add(1) > mostStrangers {
+		return nil, port{}, false
+	}
+	ended := time.NewTimer(patience)
+	defer ended.Stop()
+	for {
+		b.mu.RLock()
+		changed := b.changed
+		b.mu.RUnlock()
+		if t, p, ambiguous = b.find(r); t != nil || ambiguous {
+			return t, p, ambiguous
+		}
+		select {
+		case <-changed:
+		case <-ended.C:
+			return nil, port{}, false
+		case <-r.Context().Done():
+			return nil, port{}, false
+		}
+	}
 }
 
 // called is whom a host means.

@@ -19,6 +19,7 @@ import (
 var (
 	errFull    = errors.New("too many requests wait already")
 	errTooLong = errors.New("no pod became free in time")
+	errLeft    = errors.New("nobody brings pods any more")
 )
 
 const (
@@ -30,6 +31,8 @@ const (
 	shunnedFor = 300 * time.Millisecond
 	// wakeEvery is how often the number of pods is looked at while requests wait and no pod comes.
 	wakeEvery = 5 * time.Second
+	// leftFor is how long a request waits for a pod of a component that is no longer ours: nobody here brings one.
+	leftFor = 5 * time.Second
 )
 
 // port is one of a component's Service.
@@ -56,13 +59,15 @@ func (p *pod) at(port string) string {
 // waiter is a request that waits for a pod.
 type waiter struct {
 	port string
-	got  chan *pod // holds one
+	got  chan *pod // holds one; nil: none will come
 }
 
 // bounds are what one replica holds at most.
 type bounds struct {
 	perService, total int64
 	waiting           atomic.Int64
+	// strangers are requests for nobody that wait, see table.expect.
+	strangers atomic.Int64
 }
 
 // target is one component: its pods, what waits for them, and what was counted.
@@ -98,10 +103,33 @@ func (t *target) set(s activation.Settings, ports []port) {
 	t.dispatch()
 }
 
+// part is the end of scaling. Whoever waits for a pod that is not known by then is not kept for long.
 func (t *target) part() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.parting = true
+	time.AfterFunc(leftFor, t.dismiss)
+}
+
+// dismiss sends away who waits for pods of a component that is not ours.
+func (t *target) dismiss() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.parting {
+		return // it is ours again
+	}
+	for _, w := range t.queue {
+		w.got <- nil
+	}
+	t.queue = nil
+}
+
+// patience is how long a request may wait for a pod, and what is said then.
+func (t *target) patience(hold time.Duration) (time.Duration, error) {
+	if t.parts() {
+		return min(hold, leftFor), errLeft
+	}
+	return hold, errTooLong
 }
 
 func (t *target) parts() bool {
@@ -180,6 +208,9 @@ func (t *target) acquire(ctx context.Context, port string) (*pod, error) {
 	defer t.bounds.waiting.Add(-1)
 	select {
 	case p := <-w.got:
+		if p == nil {
+			return nil, errLeft
+		}
 		return p, nil
 	case <-ctx.Done():
 	}
@@ -188,7 +219,9 @@ func (t *target) acquire(ctx context.Context, port string) (*pod, error) {
 	t.mu.Unlock()
 	select {
 	case p := <-w.got: // it was given one in the same moment
-		t.release(p)
+		if p != nil {
+			t.release(p)
+		}
 	default:
 	}
 	return nil, context.Cause(ctx)

@@ -41,8 +41,14 @@ func newWatcher(t *table, p *peers, m *metrics, log *slog.Logger) *watcher {
 	return &watcher{table: t, peers: p, metrics: m, log: log, slices: map[string]map[string][]*pod{}, own: map[string]*discoveryv1.EndpointSlice{}}
 }
 
-// informer watches objects of one kind with a label and calls back for each. Only what trim leaves is kept.
-func informer(from cache.Getter, resource, namespace, selector string, of runtime.Object, trim cache.TransformFunc, handle cache.ResourceEventHandler) (cache.SharedIndexInformer, error) {
+// informer is a watch, and who is called back for what it sees.
+type informer struct {
+	cache.SharedIndexInformer
+	called cache.ResourceEventHandlerRegistration
+}
+
+// newInformer watches objects of one kind with a label and calls back for each. Only what trim leaves is kept.
+func newInformer(from cache.Getter, resource, namespace, selector string, of runtime.Object, trim cache.TransformFunc, handle cache.ResourceEventHandler) (*informer, error) {
 	list := cache.NewFilteredListWatchFromClient(from, resource, namespace, func(o *metav1.ListOptions) {
 		o.LabelSelector = selector
 	})
@@ -50,10 +56,11 @@ func informer(from cache.Getter, resource, namespace, selector string, of runtim
 	if err := i.SetTransform(trim); err != nil {
 		return nil, fmt.Errorf("prepare the watch of %s: %w", resource, err)
 	}
-	if _, err := i.AddEventHandler(handle); err != nil {
+	called, err := i.AddEventHandler(handle)
+	if err != nil {
 		return nil, fmt.Errorf("prepare the watch of %s: %w", resource, err)
 	}
-	return i, nil
+	return &informer{i, called}, nil
 }
 
 // handler calls put for what is there and remove for what is gone.
@@ -113,13 +120,13 @@ func (w *watcher) putService(s *corev1.Service) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.table.put(s.Namespace, name, s.CreationTimestamp.Time, settings, ports).setPods(w.podsOf(s.Namespace + "/" + name))
+	w.table.put(s.Namespace, name, s.CreationTimestamp.Time, settings, ports)
+	w.tell(s.Namespace + "/" + name)
 }
 
 func (w *watcher) removeService(s *corev1.Service) {
 	if name := activation.Component(s.Name); name != "" {
-		w.table.remove(s.Namespace, name)
-		w.metrics.forget(s.Namespace, name)
+		w.table.remove(s.Namespace, name, func() { w.metrics.forget(s.Namespace, name) })
 	}
 }
 
@@ -132,11 +139,7 @@ func targetOf(s *discoveryv1.EndpointSlice) string {
 	return s.Namespace + "/" + name
 }
 
-func (w *watcher) putSlice(s *discoveryv1.EndpointSlice) { w.changeSlice(s, podsIn(s)) }
-
-func (w *watcher) removeSlice(s *discoveryv1.EndpointSlice) { w.changeSlice(s, nil) }
-
-func (w *watcher) changeSlice(s *discoveryv1.EndpointSlice, pods []*pod) {
+func (w *watcher) putSlice(s *discoveryv1.EndpointSlice) {
 	key := targetOf(s)
 	if key == "" {
 		return
@@ -146,13 +149,25 @@ func (w *watcher) changeSlice(s *discoveryv1.EndpointSlice, pods []*pod) {
 	if w.slices[key] == nil {
 		w.slices[key] = map[string][]*pod{}
 	}
-	if w.slices[key][s.Name] = pods; len(pods) == 0 {
-		delete(w.slices[key], s.Name)
-	}
-	if len(w.slices[key]) == 0 {
+	w.slices[key][s.Name] = podsIn(s)
+	w.tell(key)
+}
+
+func (w *watcher) removeSlice(s *discoveryv1.EndpointSlice) {
+	key := targetOf(s)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if delete(w.slices[key], s.Name); len(w.slices[key]) == 0 {
 		delete(w.slices, key)
 	}
-	if t := w.table.get(key); t != nil {
+	w.tell(key)
+}
+
+// tell says to a target which pods it has. A Service has a slice as long as it is there, with or without pods. Where there is
+// none it is about to go, or has just come: this says nothing of its pods, and we may hear of the slice before we hear of the
+// Service. Its requests go on to the pods that are known.
+func (w *watcher) tell(key string) {
+	if t := w.table.known(key); t != nil && len(w.slices[key]) > 0 {
 		t.setPods(w.podsOf(key))
 	}
 }
@@ -224,12 +239,12 @@ func (w *watcher) changeOwn(s, now *discoveryv1.EndpointSlice) {
 	w.peers.set(slices.Compact(listed), slices.Compact(open))
 }
 
-// start runs informers until the context ends, and waits until they know what there is.
-func start(ctx context.Context, informers []cache.SharedIndexInformer) (synced func() bool) {
+// start runs informers until the context ends. synced says that all that there was in the beginning has been called back for.
+func start(ctx context.Context, informers []*informer) (synced func() bool) {
 	for _, i := range informers {
 		go i.RunWithContext(ctx)
 	}
 	return func() bool {
-		return !slices.ContainsFunc(informers, func(i cache.SharedIndexInformer) bool { return !i.HasSynced() })
+		return !slices.ContainsFunc(informers, func(i *informer) bool { return !i.called.HasSynced() })
 	}
 }

@@ -14,15 +14,14 @@ import (
 	"github.com/modelplane/modelplane/internal/serving/workload"
 )
 
-// activate decides which components are scaled by their traffic. One that is no longer to be scaled so goes on until it has
-// pods that answer; then its Service selects these again, and the activator stays behind it, too, until Kubernetes has done
-// so.
+// activate decides which components are scaled by their traffic. One that is no longer to be scaled so, or whose platform has
+// switched the activator off, goes on until it has pods that answer; then its Service selects these again, and the activator
+// stays behind it, too, until Kubernetes has done so.
 func (p *planner) activate() {
-	if p.cfg.Autoscaler.Activator == "" {
-		return
-	}
 	for _, c := range p.parts.List() {
-		c.Activation = workload.Activate(c.Part)
+		if !p.off() {
+			c.Activation = workload.Activate(c.Part)
+		}
 		if c.Activation != nil || c.Worker != nil || !p.seen.Led(c.Name) && !p.seen.Leaves(c.Name) {
 			continue
 		}
@@ -31,6 +30,9 @@ func (p *planner) activate() {
 		}
 	}
 }
+
+// off tells that the platform runs no activator, or is about to end it.
+func (p *planner) off() bool { return p.cfg.Autoscaler.Activator == "" }
 
 // lead decides whether requests for a component go through the activator: when the Service of its pods is there, with all
 // that the activator has to know. By then it has heard of it as we have, and no request comes too early.
@@ -68,23 +70,36 @@ func (p *planner) addActivation(c *resolve.Component) {
 	if !c.Led && !c.Leaving {
 		return
 	}
+	if p.off() && len(p.seen.Activators) == 0 { // its replicas may end more slowly than what told of them
+		p.leaveActivators(c.Name)
+		return
+	}
 	for _, slice := range workload.ActivatorSlices(c.Part, workload.Service(c.Part, p.cfg), p.seen.Activators) {
 		p.add(engine.Child{Object: slice})
 	}
 }
 
-// strandedAtZero tells that a component was scaled to zero and now has nobody who would bring its pods back: other
-// autoscalers leave nothing alone that has none.
+// noActivator says why nobody takes requests for a component that goes through the activator.
+func (p *planner) noActivator() string {
+	if p.off() {
+		return "The activator was switched off. Requests reach the service when its pods are ready."
+	}
+	return "Requests go through the activator, of which no replica is ready. Look at the pods of Service " +
+		p.cfg.Autoscaler.Activator + " in namespace " + p.seen.ConfigNamespace + "."
+}
+
+// strandedAtZero tells that a component was scaled to zero and now has nobody who would surely bring its pods back: other
+// autoscalers leave alone what has none.
 func (p *planner) strandedAtZero(c *resolve.Component) bool {
 	d := p.seen.Deployments[c.Name]
-	return c.Activation == nil && p.seen.Led(c.Name) && d != nil && d.Spec.Replicas != nil && *d.Spec.Replicas == 0
+	return (c.Activation == nil || p.off()) && p.seen.Led(c.Name) && d != nil && d.Spec.Replicas != nil && *d.Spec.Replicas == 0
 }
 
 // ignoredZero says which components keep a pod although they need not.
 func (p *planner) ignoredZero() []string {
 	var out []string
 	for _, c := range p.parts.List() {
-		if c.Activation != nil || c.Scale.MinReplicas == nil || *c.Scale.MinReplicas > 0 || workload.Class(c.Annotations) != workload.ClassHPA || c.Worker != nil {
+		if c.Activation != nil && !p.off() || c.Scale.MinReplicas == nil || *c.Scale.MinReplicas > 0 || workload.Class(c.Annotations) != workload.ClassHPA || c.Worker != nil {
 			continue
 		}
 		next := "Remove scaleMetric and autoScaling, and the annotation " + v1beta1.AnnotationAutoscalerClass + ", to scale it by its traffic."

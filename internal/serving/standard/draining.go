@@ -41,9 +41,14 @@ func (p *planner) leave(name string, beside ...schema.GroupVersionKind) {
 	}
 	if p.seen.Led(name) {
 		p.leaveOne(corev1.SchemeGroupVersion.WithKind("Service"), activation.PodsService(name))
-		for _, slice := range workload.ActivatorSlices(workload.Part{Name: name, Namespace: p.isvc.Namespace}, &corev1.Service{}, p.seen.Activators) {
-			p.leaveOne(discoveryv1.SchemeGroupVersion.WithKind("EndpointSlice"), slice.Name)
-		}
+		p.leaveActivators(name)
+	}
+}
+
+// leaveActivators lets the replicas of the activator stay behind the Service of a component as they are.
+func (p *planner) leaveActivators(name string) {
+	for _, slice := range workload.ActivatorSlices(workload.Part{Name: name, Namespace: p.isvc.Namespace}, &corev1.Service{}, p.seen.Activators) {
+		p.leaveOne(discoveryv1.SchemeGroupVersion.WithKind("EndpointSlice"), slice.Name)
 	}
 }
 

@@ -46,8 +46,7 @@ func (p *planner) judgeFront(cs *kube.Conditions, front *frontDoor) {
 		return
 	}
 	if slices.ContainsFunc(p.parts.List(), func(c *resolve.Component) bool { return c.Led }) && !p.seen.ActivatorAnswers() {
-		cs.False(status.IngressReady, "ActivatorNotReady", "Requests go through the activator, of which no replica is ready. Look at the pods of Service "+
-			p.cfg.Autoscaler.Activator+" in namespace "+p.seen.ConfigNamespace+".")
+		cs.False(status.IngressReady, "ActivatorNotReady", p.noActivator())
 		return
 	}
 	answer := ingress.Accepted(front.routes(), p.seen.Routes, p.seen.Door)
