@@ -110,7 +110,9 @@ func newCaches(mgr manager.Manager, scope Scope) (*caches, error) {
 
 func (c *caches) add(o cache.Options) (cache.Cache, error) {
 	o.HTTPClient, o.Scheme, o.Mapper = c.mgr.GetHTTPClient(), c.mgr.GetScheme(), c.mgr.GetRESTMapper()
-	o.DefaultNamespaces = c.scope.watched()
+	if o.DefaultNamespaces == nil {
+		o.DefaultNamespaces = c.scope.watched()
+	}
 	made, err := cache.New(c.mgr.GetConfig(), o)
 	if err != nil {
 		return nil, fmt.Errorf("make a cache: %w", err)
@@ -125,16 +127,21 @@ func (c *caches) of(in Input, object client.Object, controller string) (cache.Ca
 	if in.Select != nil {
 		key += " " + in.Select.String()
 	}
+	namespaces := c.scope.watched()
+	if in.Home && namespaces != nil {
+		key += " at home"
+		namespaces[c.scope.Home] = cache.Config{}
+	}
 	if err := c.trims.add(key, object, in.Trim, controller); err != nil {
 		return nil, err
 	}
-	if in.Select == nil && in.Trim == nil {
+	if in.Select == nil && in.Trim == nil && !in.Home {
 		return c.mgr.GetCache(), nil
 	}
 	if have, ok := c.inputs[key]; ok {
 		return have, nil
 	}
-	made, err := c.add(cache.Options{DefaultLabelSelector: in.Select, DefaultTransform: c.trims.transform(key, trimInput)})
+	made, err := c.add(cache.Options{DefaultNamespaces: namespaces, DefaultLabelSelector: in.Select, DefaultTransform: c.trims.transform(key, trimInput)})
 	if err == nil {
 		c.inputs[key] = made
 	}

@@ -245,6 +245,9 @@ type ChildKind struct {
 	Optional bool
 	// Resource is the plural name where it cannot be guessed from the kind.
 	Resource string
+	// Restricted is for a kind whose children hold addresses of pods, which OpenShift lets only those write who may create
+	// the subresource "restricted" of it.
+	Restricted bool
 	// MetadataOnly keeps only the metadata of these children in memory, for a kind
 	// whose content and status nobody reads. Reader.Child gives it as
 	// *metav1.PartialObjectMetadata, and nobody is woken by a change that takes
@@ -273,6 +276,9 @@ type Input struct {
 	// Index gives values by which a List with Indexed finds an input among many
 	// without looking at the others.
 	Index func(client.Object) []string
+	// Home is for a kind of which objects in the manager's own namespace are read, too, also by a manager that looks after
+	// some namespaces only. ConfigMaps are so without it. The chart's role for that namespace must permit it.
+	Home bool
 	// Optional as in ChildKind.
 	Optional bool
 	// Resource as in ChildKind.

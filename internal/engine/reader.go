@@ -76,6 +76,7 @@ type sources struct {
 	scheme   *runtime.Scheme
 	inputs   client.Reader
 	selected map[schema.GroupKind]client.Reader
+	home     map[schema.GroupKind]bool // of which those at home are seen, too
 	indexes  indexes
 	field    string // that the inputs are indexed as
 	owned    client.Reader
@@ -123,7 +124,7 @@ func (r *recorder) Get(ctx context.Context, key client.ObjectKey, obj client.Obj
 	if err != nil {
 		return err
 	}
-	if !r.scope.sees(gk, key.Namespace) {
+	if !r.scope.sees(gk, key.Namespace) && !(r.home[gk] && key.Namespace == r.scope.Home) {
 		// What the manager may not look at is not there for it.
 		return outOfSight{apierrors.NewNotFound(schema.GroupResource{Group: gk.Group, Resource: gk.Kind}, key.Name)}
 	}

@@ -79,6 +79,9 @@ func (g grants) controller(scheme *runtime.Scheme, c Controller) error {
 			return err
 		}
 		g.grant(resourceOf(gvk, k.Resource), "get", "list", "watch", "create", "patch", "delete")
+		if k.Restricted {
+			g.grant(sub(resourceOf(gvk, k.Resource), "restricted"), "create")
+		}
 	}
 	for _, in := range c.Spec().Inputs {
 		gvk, err := apiutil.GVKForObject(in.Object, scheme)

@@ -78,7 +78,7 @@ func (c *controllerOf[T, Seen]) reconciler(e *Engine, gvk schema.GroupVersionKin
 		tracker: newTracker(), metrics: newObjectMetrics(gvk.Kind),
 		failures: map[types.NamespacedName]int{}, conflicts: map[types.NamespacedName]int{}, uids: map[types.NamespacedName]types.UID{}, removed: map[types.UID]bool{},
 		sources: &sources{
-			scheme: e.mgr.GetScheme(), inputs: e.mgr.GetCache(), selected: map[schema.GroupKind]client.Reader{},
+			scheme: e.mgr.GetScheme(), inputs: e.mgr.GetCache(), selected: map[schema.GroupKind]client.Reader{}, home: map[schema.GroupKind]bool{},
 			indexes: indexes{}, field: c.spec.fieldOwner(),
 			owned: e.caches.owned, heads: map[schema.GroupKind]bool{}, live: live, apis: e.apis, contents: e.contents, scope: e.caches.scope,
 		},
@@ -135,7 +135,7 @@ func (c *controllerOf[T, Seen]) watches(e *Engine, r *reconciler[T, Seen]) ([]*w
 		}
 		out = append(out, &watched{engine: e, gvk: gvk, object: object, optional: in.Optional, cache: from,
 			index: in.Index, field: r.sources.field, handler: inputHandler(gvk.GroupKind(), r.tracker, in)})
-		r.sources.indexes[gvk.GroupKind()] = in.Index
+		r.sources.indexes[gvk.GroupKind()], r.sources.home[gvk.GroupKind()] = in.Index, in.Home
 	}
 	for _, w := range out {
 		if w.optional || custom(w.gvk) {

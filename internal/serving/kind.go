@@ -80,7 +80,7 @@ func (r *Domain) services() engine.Controller {
 		Children: []engine.ChildKind{
 			{Object: &appsv1.Deployment{}, Trim: kube.TrimDeployment},
 			{Object: &corev1.Service{}, Trim: kube.TrimService},
-			{Object: &discoveryv1.EndpointSlice{}, MetadataOnly: true},
+			{Object: &discoveryv1.EndpointSlice{}, MetadataOnly: true, Restricted: true},
 			{Object: &corev1.ConfigMap{}, MetadataOnly: true},
 			{Object: &autoscalingv2.HorizontalPodAutoscaler{}, MetadataOnly: true},
 			{Object: &networkingv1.Ingress{}, MetadataOnly: true},
@@ -97,7 +97,7 @@ func (r *Domain) services() engine.Controller {
 			{Object: &v1alpha1.TrainedModel{}},
 			{Object: &v1beta1.InferenceService{}, Index: clashIndex},
 			{Object: &corev1.Pod{}, Select: ofServices, Trim: kube.TrimPod, Index: serviceOf},
-			{Object: &discoveryv1.EndpointSlice{}, Select: ofActivators, Trim: trimSlice},
+			{Object: &discoveryv1.EndpointSlice{}, Select: ofActivators, Trim: trimSlice, Home: true},
 			{Object: &corev1.ConfigMap{}, MetadataOnly: true},
 			{Object: &corev1.Secret{}, MetadataOnly: true},
 			{Object: &corev1.ServiceAccount{}, MetadataOnly: true},

@@ -33,23 +33,67 @@ func (c cluster) servicesSleep() {
 	load := c.startLoad(sleeper)
 	c.mustKubectl("rollout", "restart", "deployment/modelplane-activator", "-n", managerNamespace)
 	c.mustKubectl("rollout", "status", "deployment/modelplane-activator", "-n", managerNamespace, "--timeout=5m")
+	c.evictActivator()
 	c.killManager()
 	load.next("iris", 100)
-	load.nothingLost("new replicas of the activator, and a manager that is killed")
+	load.nothingLost("new replicas of the activator, one that is evicted, and a manager that is killed")
 
 	c.fallsAsleep()
 	if told := c.condition("sleeper", "Ready"); !strings.HasPrefix(told, "True") {
 		c.Errorf("asleep, Ready is %s", told)
 	}
+	c.comesAndGoes(sleeper)
+}
+
+// comesAndGoes puts a service that sleeps before its activator, behind it again, and takes the activator from it, and wants
+// every answer.
+func (c cluster) comesAndGoes(sleeper target) {
+	c.Helper()
 	c.change("sleeper", `{"spec":{"predictor":{"minReplicas":1}}}`)
-	c.eventually("the pods behind the Service again", func() error {
-		selector := c.mustKubectl("get", "service", "sleeper-predictor", "-n", trafficNamespace, "-o", "jsonpath={.spec.selector} {.metadata.labels}")
-		if strings.Contains(selector, "activator") {
-			return errors.New(selector)
+	c.wakesUnderMany(sleeper, 1)
+	load := c.startLoad(sleeper)
+	c.behindActivator(false)
+	load.next("iris", 20)
+	c.change("sleeper", `{"spec":{"predictor":{"minReplicas":0}}}`)
+	c.behindActivator(true)
+	load.next("iris", 20)
+	c.mustKubectl(autoscalerIs(`{}`)...)
+	c.behindActivator(false)
+	load.next("iris", 20)
+	load.nothingLost("a service that no longer sleeps, does so again, and loses its activator")
+}
+
+// behindActivator waits until requests for the service go through the activator, or no longer do.
+func (c cluster) behindActivator(want bool) {
+	c.Helper()
+	c.eventually(fmt.Sprintf("the activator in front of the pods: %v", want), func() error {
+		service := c.mustKubectl("get", "service", "sleeper-predictor", "-n", trafficNamespace, "-o", "jsonpath={.spec.selector} {.metadata.labels}")
+		slices := c.mustKubectl("get", "endpointslices", "-n", trafficNamespace, "-o", "name")
+		if strings.Contains(service, "activator") != want || strings.Contains(slices, "sleeper-predictor-activator") != want {
+			return errors.New(service + " " + slices)
 		}
 		return nil
 	})
-	c.firstAnswer(sleeper)
+}
+
+// evictActivator ends one replica as the emptying of a node does, and waits for another.
+func (c cluster) evictActivator() {
+	c.Helper()
+	pods := strings.Fields(c.mustKubectl("get", "pods", "-n", managerNamespace, "-l", "app.kubernetes.io/name=activator",
+		"--field-selector", "status.phase=Running", "-o", "jsonpath={.items[*].metadata.name}"))
+	if len(pods) == 0 {
+		c.Fatal("no replica of the activator runs")
+	}
+	eviction, err := json.Marshal(map[string]any{"apiVersion": "policy/v1", "kind": "Eviction", "metadata": map[string]any{"name": pods[0], "namespace": managerNamespace}})
+	file := filepath.Join(c.TempDir(), "eviction.json")
+	if err := errors.Join(err, os.WriteFile(file, eviction, 0o600)); err != nil {
+		c.Fatal(err)
+	}
+	c.eventually("an eviction that the budget permits", func() error {
+		_, err := c.kubectl("create", "--raw", "/api/v1/namespaces/"+managerNamespace+"/pods/"+pods[0]+"/eviction", "-f", file)
+		return err
+	})
+	c.mustKubectl("rollout", "status", "deployment/modelplane-activator", "-n", managerNamespace, "--timeout=5m")
 }
 
 // fallsAsleep waits until the service has no pods and says why.

@@ -3,14 +3,13 @@
 package packaging
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
-
-	"github.com/modelplane/modelplane/internal/chart"
-	"github.com/modelplane/modelplane/internal/chart/charttest"
 )
 
 // TestActivator: its pods are nobody else's, they get what the values say, their permissions are few, and the configuration
@@ -57,17 +56,39 @@ func TestActivator(t *testing.T) {
 	}
 }
 
-// TestActivatorIsAskedFor: whoever does not ask for it gets nothing of it, and who cannot have it is told.
+// TestActivatorIsAskedFor: whoever does not ask for it gets nothing of it.
 func TestActivatorIsAskedFor(t *testing.T) {
 	for _, o := range render(t, withoutDefinitions()) {
 		if o.GetLabels()["app.kubernetes.io/component"] == "activator" || o.GetKind() == "ConfigMap" && strings.Contains(oneLine(t, o.Object), `\"activator\"`) {
 			t.Errorf("%s %s", o.GetKind(), o.GetName())
 		}
 	}
-	values := withoutDefinitions()
-	values["enable"], values["watchNamespaces"] = []any{"serving"}, []any{"team"}
-	values["activator"] = map[string]any{"enabled": true}
-	if _, err := chart.Render(charttest.Dir(), chart.Release{Values: values}); err == nil || !strings.Contains(err.Error(), "whole cluster") {
-		t.Errorf("%v", err)
+}
+
+// TestConfinedActivator: the activator of an installation for some namespaces may do nothing in others, and looks at none.
+// A single replica has no budget, which would keep its node from being emptied.
+func TestConfinedActivator(t *testing.T) {
+	values := confined("team-a", "team-b")
+	values["crds"] = map[string]any{"install": false}
+	values["activator"] = map[string]any{"enabled": true, "replicas": 1}
+	var got []string
+	for _, o := range render(t, values) {
+		if o.GetLabels()["app.kubernetes.io/component"] != "activator" {
+			continue
+		}
+		switch o.GetKind() {
+		case "Deployment":
+			if text := oneLine(t, o.Object); !strings.Contains(text, `"--watch-namespace=team-a","--watch-namespace=team-b"`) {
+				t.Error(text)
+			}
+		case "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding", "PodDisruptionBudget":
+			got = append(got, o.GetKind()+" "+o.GetNamespace()+" "+o.GetName())
+		}
+	}
+	slices.Sort(got)
+	want := []string{"Role modelplane-system modelplane-activator", "Role team-a modelplane-activator-watched", "Role team-b modelplane-activator-watched",
+		"RoleBinding modelplane-system modelplane-activator", "RoleBinding team-a modelplane-activator-watched", "RoleBinding team-b modelplane-activator-watched"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
 	}
 }

@@ -10,12 +10,16 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/modelplane/modelplane/internal/chart"
 	"github.com/modelplane/modelplane/internal/chart/charttest"
+	"github.com/modelplane/modelplane/internal/serving/activation"
 	"github.com/modelplane/modelplane/internal/testkit"
 )
 
@@ -90,7 +94,9 @@ func onlyClusterKinds(t *testing.T, role *unstructured.Unstructured) {
 func TestManagerInItsNamespaces(t *testing.T) {
 	cluster, program := testkit.Start(t), build(t)
 	namespace, tenant, other := restricted(t, cluster), cluster.Namespace(t), cluster.Namespace(t)
-	objects := charttest.Render(t, chart.Release{Namespace: namespace, Values: confined(tenant)})
+	values := confined(tenant)
+	values["activator"] = map[string]any{"enabled": true}
+	objects := charttest.Render(t, chart.Release{Namespace: namespace, Values: values})
 	removeAfter(t, cluster, objects)
 	if _, stderr, err := cluster.Kubectl(t, manifest(t, objects), "apply", "--server-side", "--force-conflicts", "-f", "-"); err != nil {
 		t.Fatalf("kubectl apply: %v\n%s", err, stderr)
@@ -122,6 +128,7 @@ func TestManagerInItsNamespaces(t *testing.T) {
 		}
 		return nil
 	})
+	activates(t, cluster, namespace, tenant)
 	deployments := &appsv1.DeploymentList{}
 	if err := cluster.Client().List(t.Context(), deployments, client.InNamespace(other)); err != nil || len(deployments.Items) > 0 {
 		t.Errorf("elsewhere there are %d Deployments: %v", len(deployments.Items), err)
@@ -134,6 +141,35 @@ func TestManagerInItsNamespaces(t *testing.T) {
 	for _, r := range refused {
 		t.Errorf("refused with %s", r)
 	}
+}
+
+// activates expects the manager to see the activator in its own namespace, and to put it before a service that may sleep.
+func activates(t *testing.T, cluster *testkit.Cluster, namespace, tenant string) {
+	t.Helper()
+	const address = "10.9.9.9"
+	replicas := &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "activators", Labels: map[string]string{
+		discoveryv1.LabelServiceName: "modelplane-activator", activation.LabelActivator: activation.ValueActivator}}, AddressType: discoveryv1.AddressTypeIPv4,
+		Endpoints: []discoveryv1.Endpoint{{Addresses: []string{address}}}, Ports: []discoveryv1.EndpointPort{{Name: ptr.To(activation.PortName), Port: ptr.To[int32](8080)}}}
+	if err := cluster.Client().Create(t.Context(), replicas); err != nil {
+		t.Fatal(err)
+	}
+	isvc := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "serving.kserve.io/v1beta1", "kind": "InferenceService", "metadata": map[string]any{"namespace": tenant, "name": "sleeper"},
+		"spec": map[string]any{"predictor": map[string]any{"minReplicas": int64(0), "containers": []any{map[string]any{"name": "kserve-container", "image": "server:1"}}}},
+	}}
+	if err := cluster.Client().Create(t.Context(), isvc); err != nil {
+		t.Fatal(err)
+	}
+	testkit.Eventually(t, time.Minute, "the activator before the service", func() error {
+		slice := &discoveryv1.EndpointSlice{}
+		if err := cluster.Client().Get(t.Context(), client.ObjectKey{Namespace: tenant, Name: "sleeper-predictor-activator"}, slice); err != nil {
+			return err
+		}
+		if len(slice.Endpoints) != 1 || slice.Endpoints[0].Addresses[0] != address {
+			return fmt.Errorf("it leads to %v", slice.Endpoints)
+		}
+		return nil
+	})
 }
 
 func firstError(errs ...error) error {

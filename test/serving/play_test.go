@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
+	"github.com/modelplane/modelplane/internal/serving/activation"
 	"github.com/modelplane/modelplane/internal/serving/servingtest"
 )
 
@@ -63,6 +64,37 @@ func (s *stage) scale(ctx context.Context, namespace string) error {
 		}
 	}
 	return nil
+}
+
+// activate plays the activator, to whom the number of pods belongs where it is in the plan: it is that of the file.
+func (s *stage) activate(ctx context.Context, p *plan) error {
+	for _, u := range p.inside() {
+		replicas, said, _ := unstructured.NestedInt64(u.Object, "spec", "replicas")
+		if u.GetKind() != "Deployment" || !said || !p.activated(u.GetName()) {
+			continue
+		}
+		d := &appsv1.Deployment{}
+		if err := s.C.Get(ctx, client.ObjectKeyFromObject(u), d); err != nil {
+			return client.IgnoreNotFound(err)
+		}
+		if int64(*d.Spec.Replicas) == replicas {
+			continue
+		}
+		d.Spec.Replicas = ptr.To(int32(replicas))
+		if err := s.C.Update(ctx, d, client.FieldOwner("autoscaler")); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// activated tells whether the plan has the pods of a component behind the activator.
+func (p *plan) activated(component string) bool {
+	return slices.ContainsFunc(p.decided, func(d decision) bool {
+		return slices.ContainsFunc(d.children, func(c *unstructured.Unstructured) bool {
+			return c.GetKind() == "Service" && c.GetName() == activation.PodsService(component)
+		})
+	})
 }
 
 // shift moves observed generations, wherever they are.

@@ -235,6 +235,12 @@
   - patch
   - watch
 - apiGroups:
+  - discovery.k8s.io
+  resources:
+  - endpointslices/restricted
+  verbs:
+  - create
+- apiGroups:
   - gateway.networking.k8s.io
   resources:
   - gateways
@@ -476,6 +482,12 @@
   - list
   - patch
   - watch
+- apiGroups:
+  - discovery.k8s.io
+  resources:
+  - endpointslices/restricted
+  verbs:
+  - create
 - apiGroups:
   - gateway.networking.k8s.io
   resources:

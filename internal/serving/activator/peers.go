@@ -109,16 +109,16 @@ func (r *replica) asked(do func(body []byte) (any, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, req *http.Request) {
 		body, err := io.ReadAll(http.MaxBytesReader(w, req.Body, mostAsked))
 		if err != nil {
-			answer(w, http.StatusBadRequest, "The question cannot be read.")
+			answer(w, req, http.StatusBadRequest, "The question cannot be read.")
 			return
 		}
 		if !verified(r.key(), req.Header.Get(headerSigned), req.URL.Path, body, r.now()) {
-			answer(w, http.StatusUnauthorized, "Only replicas of the activator may ask.")
+			answer(w, req, http.StatusUnauthorized, "Only replicas of the activator may ask.")
 			return
 		}
 		told, err := do(body)
 		if err != nil {
-			answer(w, http.StatusBadRequest, err.Error())
+			answer(w, req, http.StatusBadRequest, err.Error())
 			return
 		}
 		w.Header().Set("Content-Type", "application/json")

@@ -18,6 +18,11 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	grpcstatus "google.golang.org/grpc/status"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -70,7 +75,8 @@ func newStage(t *testing.T, s activation.Settings, tuning Tuning, pods int32) *s
 		Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: corev1.PodTemplateSpec{
 			ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "a", Image: "a"}}}}}})
 	service := &corev1.Service{ObjectMeta: st.meta(activation.PodsService(st.name)), Spec: corev1.ServiceSpec{
-		ClusterIP: corev1.ClusterIPNone, Selector: labels, Ports: []corev1.ServicePort{{Name: "http1", Port: 80}}}}
+		ClusterIP: corev1.ClusterIPNone, Selector: labels, Ports: []corev1.ServicePort{
+			{Name: "http1", Port: 80}, {Name: "grpc", Port: 9000, AppProtocol: ptr.To("kubernetes.io/h2c")}}}}
 	service.Labels = map[string]string{activation.Label: activation.LabelValue}
 	service.Annotations = map[string]string{activation.Annotation: s.Encode()}
 	st.create(service)
@@ -84,10 +90,11 @@ func newStage(t *testing.T, s activation.Settings, tuning Tuning, pods int32) *s
 	return st
 }
 
-// useChart gives the activator the account and the permissions that the chart gives it.
+// useChart gives the activator the account and the permissions that the chart gives it in an installation for one namespace.
 func (s *stage) useChart() {
 	s.t.Helper()
-	charttest.RBACWith(s.t, s.cluster, s.ns, map[string]any{"enable": []any{"serving"}, "crds": map[string]any{"install": false}, "activator": map[string]any{"enabled": true}})
+	charttest.RBACWith(s.t, s.cluster, s.ns, map[string]any{"enable": []any{"serving"}, "crds": map[string]any{"install": false}, "activator": map[string]any{"enabled": true},
+		"watchNamespaces": []any{s.ns}})
 	s.service = "rbac-" + s.ns[strings.LastIndex(s.ns, "-")+1:] + "-modelplane-activator"
 	s.kubeconfig = s.cluster.KubeconfigFor(s.t, s.cluster.ServiceAccountConfig(s.t, s.ns, s.service))
 }
@@ -176,7 +183,7 @@ func answers(ctx context.Context, address string, ended <-chan struct{}) bool {
 // list writes the EndpointSlice of the pods.
 func (s *stage) list(ctx context.Context) error {
 	slice := &discoveryv1.EndpointSlice{ObjectMeta: s.meta("pods"), AddressType: discoveryv1.AddressTypeFQDN,
-		Ports: []discoveryv1.EndpointPort{{Name: ptr.To("http1"), Port: ptr.To[int32](podPort)}}}
+		Ports: []discoveryv1.EndpointPort{{Name: ptr.To("http1"), Port: ptr.To[int32](podPort)}, {Name: ptr.To("grpc"), Port: ptr.To[int32](podPort)}}}
 	slice.Labels = map[string]string{activation.Label: activation.LabelValue, discoveryv1.LabelServiceName: activation.PodsService(s.name)}
 	for _, ip := range slices.Sorted(maps.Keys(s.pods)) {
 		slice.Endpoints = append(slice.Endpoints, discoveryv1.Endpoint{Addresses: []string{ip}})
@@ -196,15 +203,21 @@ func (s *stage) put(ctx context.Context, slice *discoveryv1.EndpointSlice) error
 // start runs one more replica of the activator and waits until it is ready.
 func (s *stage) start() *actor {
 	s.t.Helper()
+	return s.startWith(replicaOptions{})
+}
+
+// startWith is start for a replica that meets with trouble.
+func (s *stage) startWith(o replicaOptions) *actor {
+	s.t.Helper()
 	s.mu.Lock()
 	ip := s.address()
 	s.mu.Unlock()
 	a := &actor{ip: ip, url: fmt.Sprintf("http://%s:%d", ip, s.httpPort), health: fmt.Sprintf("%s:8081", ip), listed: true}
-	o := replicaOptions{Kubeconfig: s.kubeconfig, Options: Options{
+	o.Kubeconfig, o.Options = s.kubeconfig, Options{
 		Namespace: s.ns, Service: s.service, Name: ip, Address: ip, WatchNamespaces: []string{s.ns},
 		Listen: fmt.Sprintf("%s:%d", ip, s.httpPort), Peers: fmt.Sprintf("%s:%d", ip, s.peersPort), Health: a.health, Metrics: "0",
 		Tuning: s.tuning, Hold: time.Minute, PerService: 1000, Total: 1000, Delay: 2 * time.Second, Timeout: 30 * time.Second,
-	}}
+	}
 	text, err := o.encode()
 	if err != nil {
 		s.t.Fatal(err)
@@ -438,6 +451,71 @@ func TestPodDies(t *testing.T) {
 		}
 	}
 	s.mu.Unlock()
+}
+
+// TestGRPC: calls over HTTP/2 without TLS bring the first pod, and go through with their streams and their errors.
+func TestGRPC(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, settings(0), quick, 0)
+	a := s.start()
+	dial := func(authority string) healthpb.HealthClient {
+		conn, err := grpc.NewClient("passthrough:///"+strings.TrimPrefix(a.url, "http://"), grpc.WithAuthority(authority), grpc.WithTransportCredentials(insecure.NewCredentials()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = conn.Close() })
+		return healthpb.NewHealthClient(conn)
+	}
+	calls := dial(s.name + "." + s.ns + ":9000")
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if said, err := calls.Check(ctx, &healthpb.HealthCheckRequest{}); err != nil || said.Status != healthpb.HealthCheckResponse_SERVING {
+		t.Fatalf("from zero: %v %v", said, err)
+	}
+	stream, err := calls.Watch(ctx, &healthpb.HealthCheckRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if said, err := stream.Recv(); err != nil || said.Status != healthpb.HealthCheckResponse_SERVING {
+		t.Errorf("a stream that goes on: %v %v", said, err)
+	}
+	if _, err := calls.Check(ctx, &healthpb.HealthCheckRequest{Service: "unknown"}); grpcstatus.Code(err) != codes.NotFound {
+		t.Errorf("an error of the model server: %v", err)
+	}
+	if _, err := dial("nobody."+s.ns).Check(ctx, &healthpb.HealthCheckRequest{}); grpcstatus.Code(err) != codes.NotFound || !strings.Contains(err.Error(), "SERVICE.NAMESPACE") {
+		t.Errorf("an error of the activator: %v", err)
+	}
+}
+
+// TestFaults: calls to the API server fail in every way, and services wake and fall asleep all the same, with no request lost.
+func TestFaults(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, settings(0), quick, 1)
+	replicas := []*actor{s.startWith(replicaOptions{Faults: 0.1}), s.startWith(replicaOptions{Faults: 0.1})}
+	for round := range 3 {
+		s.wantsPods(0)
+		if err := s.ask(t.Context(), replicas[round%2], 0); err != nil {
+			t.Errorf("round %d: %v", round, err)
+		}
+	}
+}
+
+// TestLeaderDies: the leader is killed when it has taken the last pod away and has not told anybody. Another replica lets
+// requests wait for that moment, and brings a pod.
+func TestLeaderDies(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, settings(0), quick, 1)
+	leader := s.startWith(replicaOptions{Dies: 2}) // its first write is the key of the replicas
+	other := s.start()
+	if code := leader.ExitCode(t, patience); code != killed {
+		t.Fatalf("the leader ended with %d", code)
+	}
+	if n := s.wanted(); n != 0 {
+		t.Fatalf("%d pods are wanted, and the last write was lost", n)
+	}
+	if err := s.ask(t.Context(), other, 0); err != nil {
+		t.Errorf("after the leader died: %v", err)
+	}
 }
 
 // TestQuiet: under load that does not change nothing is written, and nothing asked, but for the Lease.

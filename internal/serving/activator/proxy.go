@@ -13,8 +13,12 @@ import (
 	"net"
 	"net/http"
 	"net/http/httputil"
+	"net/url"
+	"strconv"
 	"sync/atomic"
 	"time"
+
+	"google.golang.org/grpc/codes"
 
 	"github.com/modelplane/modelplane/internal/serving/activation"
 )
@@ -218,9 +222,9 @@ func (c *carrier) RoundTrip(r *http.Request) (*http.Response, error) {
 // send sends a request once.
 func (c *carrier) send(r *http.Request, p *passage, address string) (*http.Response, error) {
 	out := r.WithContext(r.Context())
-	url := *r.URL
-	url.Host = address
-	out.URL = &url
+	to := *r.URL
+	to.Host = address
+	out.URL = &to
 	if p.peer != "" {
 		out.Header = r.Header.Clone()
 		out.Header.Set(headerForwarded, "1")
@@ -308,19 +312,19 @@ func (p *proxy) failed(w http.ResponseWriter, r *http.Request, err error) {
 	switch {
 	case errors.Is(err, errFull):
 		w.Header().Set("Retry-After", retryAfter)
-		answer(w, http.StatusServiceUnavailable, "Too many requests wait for pods of "+name+" already. Try again later, or let it have more pods (maxReplicas).")
+		answer(w, r, http.StatusServiceUnavailable, "Too many requests wait for pods of "+name+" already. Try again later, or let it have more pods (maxReplicas).")
 	case errors.Is(err, errTooLong):
 		w.Header().Set("Retry-After", retryAfter)
-		answer(w, http.StatusGatewayTimeout, fmt.Sprintf("No pod of %s could take the request within %s. The conditions of its InferenceService say why.", name, p.hold))
+		answer(w, r, http.StatusGatewayTimeout, fmt.Sprintf("No pod of %s could take the request within %s. The conditions of its InferenceService say why.", name, p.hold))
 	case errors.Is(err, errLeft):
 		w.Header().Set("Connection", "close")
 		w.Header().Set("Retry-After", retryAfter)
-		answer(w, http.StatusServiceUnavailable, "The service "+name+" is no longer scaled by its traffic, and no pod of it is known here. Ask again: a new connection leads to its pods.")
+		answer(w, r, http.StatusServiceUnavailable, "The service "+name+" is no longer scaled by its traffic, and no pod of it is known here. Ask again: a new connection leads to its pods.")
 	case r.Context().Err() != nil:
-		answer(w, statusClientGone, "The client has gone.")
+		answer(w, r, statusClientGone, "The client has gone.")
 	default:
 		p.log.Info("A pod broke off", "service", name, "err", err.Error())
-		answer(w, http.StatusBadGateway, "The pod of "+name+" that had the request broke off. It may have done what was asked, so that the request was not sent again.")
+		answer(w, r, http.StatusBadGateway, "The pod of "+name+" that had the request broke off. It may have done what was asked, so that the request was not sent again.")
 	}
 }
 
@@ -332,10 +336,10 @@ func (p *proxy) unknown(w http.ResponseWriter, r *http.Request, ambiguous bool) 
 	p.metrics.unknown.Inc()
 	w.Header().Set("Connection", "close") // it may be one from before, and a new one lead elsewhere
 	if ambiguous {
-		answer(w, http.StatusMisdirectedRequest, fmt.Sprintf("Several namespaces have a service called %q. Ask for it with its namespace, as %[1]s.NAMESPACE.", shown(r.Host)))
+		answer(w, r, http.StatusMisdirectedRequest, fmt.Sprintf("Several namespaces have a service called %q. Ask for it with its namespace, as %[1]s.NAMESPACE.", shown(r.Host)))
 		return
 	}
-	answer(w, http.StatusNotFound, fmt.Sprintf("No service that is scaled by its traffic is known as %q. Ask for SERVICE.NAMESPACE, or say it in the header %s.", shown(r.Host), activation.Header))
+	answer(w, r, http.StatusNotFound, fmt.Sprintf("No service that is scaled by its traffic is known as %q. Ask for SERVICE.NAMESPACE, or say it in the header %s.", shown(r.Host), activation.Header))
 }
 
 // shown is what may be repeated of a host.
@@ -345,8 +349,30 @@ func shown(host string) string {
 }
 
 // answer says what is wrong as model servers do.
-func answer(w http.ResponseWriter, code int, words string) {
+func answer(w http.ResponseWriter, r *http.Request, code int, words string) {
+	if isGRPC(r) {
+		answerCall(w, code, words)
+		return
+	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
 	_ = json.NewEncoder(w).Encode(map[string]string{"error": words})
+}
+
+// answerCall says it to a client of gRPC, for which HTTP carries no errors.
+func answerCall(w http.ResponseWriter, code int, words string) {
+	if seen, ok := w.(*status); ok {
+		seen.code = code // what is counted
+	}
+	meant := codes.Unavailable
+	switch code {
+	case http.StatusNotFound, http.StatusMisdirectedRequest:
+		meant = codes.NotFound
+	case statusClientGone:
+		meant = codes.Canceled
+	}
+	w.Header().Set("Content-Type", "application/grpc")
+	w.Header().Set("Grpc-Status", strconv.Itoa(int(meant)))
+	w.Header().Set("Grpc-Message", url.PathEscape(words))
+	w.WriteHeader(http.StatusOK)
 }
