@@ -4,6 +4,7 @@ package packaging
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -102,8 +103,9 @@ func TestManagerInItsNamespaces(t *testing.T) {
 		t.Fatalf("kubectl apply: %v\n%s", err, stderr)
 	}
 	w := listen(t, cluster.ServiceAccountConfig(t, namespace, chart.DefaultRelease))
+	managers := slices.DeleteFunc(slices.Clone(objects), func(o chart.Object) bool { return o.GetLabels()["app.kubernetes.io/component"] == "activator" })
 	start := func(config *rest.Config) *running {
-		m := newManager(t, program, namespace, container(t, objects))
+		m := newManager(t, program, namespace, container(t, managers))
 		m.add("--kubeconfig="+cluster.KubeconfigFor(t, config), "--webhook-url=https://"+m.webhook)
 		m.start(t)
 		m.waitReady(t)
