@@ -55,6 +55,9 @@ func (e enforcement) Request(ctx context.Context, x *exchange.Exchange) error {
 	return nil
 }
 
+// Response has nothing to do: what answers cost is read wherever a request was decided about.
+func (enforcement) Response(*exchange.Exchange) (exchange.Filter, error) { return nil, nil }
+
 // decide takes a panic for an error.
 func (e enforcement) decide(ctx context.Context, r enforcer.Request) (d enforcer.Decision, err error) {
 	defer func() {

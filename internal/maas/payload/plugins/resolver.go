@@ -53,6 +53,10 @@ func (r resolver) Request(_ context.Context, x *exchange.Exchange) error {
 		x.Reroute = true
 	}
 	x.Headers.Set(exchange.ProviderHeader, provider.Name)
+	if exchange.PathModel(x.Path) != "" && x.Headers.Get(exchange.ModelHeader) != model.Name {
+		x.Headers.Set(exchange.ModelHeader, model.Name) // the path will be the provider's, and chooses no route any more
+		x.Reroute = true
+	}
 	if r.Hub {
 		x.Headers.Set(originHeader, r.world.Cluster)
 	}
