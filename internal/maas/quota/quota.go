@@ -19,7 +19,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"regexp"
 	"strconv"
 	"time"
 )
@@ -146,21 +145,23 @@ func held(limits []Limit, want Tokens) Tokens {
 // longest window that there can be.
 const longest = 366 * 24 * time.Hour
 
-var window = regexp.MustCompile(`^([1-9][0-9]{0,3})([smh])$`)
-
 // ParseWindow reads a window such as 30s, 5m or 24h.
 func ParseWindow(text string) (time.Duration, error) {
-	parts := window.FindStringSubmatch(text)
-	if parts == nil {
-		return 0, fmt.Errorf("the window %.16q is none: write 1 to 9999 and s, m or h, such as 5m", text)
+	units := map[byte]time.Duration{'s': time.Second, 'm': time.Minute, 'h': time.Hour}
+	if len(text) < 2 || len(text) > 5 || text[0] == '0' || units[text[len(text)-1]] == 0 {
+		return 0, errWindow(text)
 	}
-	n, err := strconv.Atoi(parts[1])
+	n, err := strconv.ParseUint(text[:len(text)-1], 10, 16)
 	if err != nil {
-		return 0, err
+		return 0, errWindow(text)
 	}
-	d := time.Duration(n) * map[string]time.Duration{"s": time.Second, "m": time.Minute, "h": time.Hour}[parts[2]]
+	d := time.Duration(n) * units[text[len(text)-1]] //nolint:gosec // at most four digits
 	if d > longest {
 		return 0, fmt.Errorf("the window %s is longer than 366 days", text)
 	}
 	return d, nil
+}
+
+func errWindow(text string) error {
+	return fmt.Errorf("the window %.16q is none: write 1 to 9999 and s, m or h, such as 5m", text)
 }

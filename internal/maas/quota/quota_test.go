@@ -462,7 +462,7 @@ func TestParseWindow(t *testing.T) {
 			t.Errorf("%s: %s, %v", text, got, err)
 		}
 	}
-	for _, text := range []string{"", "0s", "01m", "1d", "10000s", "8785h", "9999h", "-1m", "1m ", "1m30s", "１m"} {
+	for _, text := range []string{"", "0s", "01m", "1d", "10000s", "8785h", "9999h", "-1m", "1m ", "1m30s", "１m", "+1m", "1_0m", "m", "00001s"} {
 		if got, err := ParseWindow(text); err == nil {
 			t.Errorf("%q is %s", text, got)
 		}
