@@ -11,19 +11,24 @@ import (
 	"github.com/google/uuid"
 )
 
-// Rows keep what was used.
-type Rows interface {
+// Writer keeps what was used.
+type Writer interface {
 	// Add puts a batch to what is there, all of it or nothing, and only once however often it is told.
 	Add(ctx context.Context, batch string, rows []Row) error
+}
+
+// Rows can also be asked.
+type Rows interface {
+	Writer
 	// Sum answers a query.
 	Sum(ctx context.Context, q Query) ([]Row, error)
 }
 
-// Recorder sums requests up in memory and hands them to Rows from time to time, and when it ends. A batch that could not be
+// Recorder sums requests up in memory and hands them to a Writer from time to time, and when it ends. A batch that could not be
 // written is written again under its own name, so that nothing is counted twice; meanwhile the next one grows, up to a size.
 // What does not fit is not in the rows, but is counted as dropped, and is in the metrics all the same.
 type Recorder struct {
-	rows    Rows
+	rows    Writer
 	metrics *Metrics
 	every   time.Duration
 	size    int
@@ -49,7 +54,7 @@ type RecorderOptions struct {
 const last = 10 * time.Second
 
 // NewRecorder hands rows over, and tells metrics at once. Without rows (nil) there are only metrics.
-func NewRecorder(rows Rows, metrics *Metrics, o RecorderOptions) *Recorder {
+func NewRecorder(rows Writer, metrics *Metrics, o RecorderOptions) *Recorder {
 	r := &Recorder{rows: rows, metrics: metrics, every: o.Every, size: o.Size, log: o.Log, sums: map[Key]*Sums{}, wake: make(chan struct{}, 1)}
 	if r.every <= 0 {
 		r.every = 10 * time.Second
