@@ -140,6 +140,9 @@ e2e-parts: ## Fetch and build what the end-to-end tests use beside the product i
 		name=modelplane-$$(basename $$package); \
 		$(GO) run ./hack/image --by-content --package ./$$package --name $$name --out dist/e2e | tee dist/e2e/$$name.reference; \
 	done
+	@echo "==> the gateway of the local cluster (minutes the first time)"
+	@$(GO) run ./hack/envoy binary
+	@$(GO) build -C runtimes/gateway github.com/envoyproxy/gateway/cmd/envoy-gateway/root
 	@echo "==> an S3 server for the tests (three minutes the first time)"
 	@$(GO) tool -C internal/fetch/fetchtest/gateway/versitygw -n versitygw >/dev/null
 	@echo "==> an MLflow server for the tests (three minutes the first time)"

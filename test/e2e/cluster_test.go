@@ -89,11 +89,7 @@ func (c cluster) must(program string, args ...string) string {
 
 func (c cluster) up() string {
 	c.Helper()
-	args := []string{"--local", c.local, "--dir", c.dir, "--version", *c.version}
-	if !withGateway() {
-		args = append(args, "--no-gateway")
-	}
-	return c.must(c.installer, args...)
+	return c.must(c.installer, "--local", c.local, "--dir", c.dir, "--version", *c.version)
 }
 
 func (c cluster) kubectl(args ...string) (string, error) {

@@ -31,6 +31,7 @@ func TestMachine(t *testing.T) {
 		{"a bad manifest is refused through the Service", cluster.badManifestIsRefused},
 		{"an old version is converted", cluster.oldVersionIsConverted},
 		{"the model answers", cluster.modelAnswers},
+		{"the gateway is there", cluster.gatewayIsThere},
 		{"pods answer on addresses and names", cluster.podsAnswer},
 		{"a second cluster is refused and leaves this one alone", cluster.secondClusterIsRefused},
 	})
@@ -43,6 +44,13 @@ func TestMachine(t *testing.T) {
 		{name: "first hour", parts: []part{
 			{"the quick start answers", cluster.quickstartAnswers},
 			{"the page about model registries is true", cluster.registryPageIsTrue},
+		}},
+		{name: "front door", parts: []part{
+			{"a model answers at its URL over HTTP and gRPC", cluster.urlAnswers},
+			{"components answer, and time limits are kept", cluster.componentsAnswer},
+			{"graphs answer", cluster.graphsAnswer},
+			{"a graph outlives its pods and a missing service", cluster.graphOutlives},
+			{"requests are logged and batched", cluster.requestsAreLoggedAndBatched},
 		}},
 		{name: "traffic", parts: []part{
 			{"a transformer stands in front of the predictor", cluster.transformerStandsInFront},
@@ -71,18 +79,15 @@ func TestMachine(t *testing.T) {
 			{"the page about ModelMesh is true", cluster.meshPageIsTrue},
 		}},
 		// These change settings of the whole platform and take the manager away, while others count what it says.
-		{name: "platform", after: []string{"first hour", "traffic", "rollouts", "registry", "full disk", "storages", "beside the server", "many models"}, parts: []part{
-			{"a model answers at its URL over HTTP and gRPC", cluster.urlAnswers},
-			{"routes of all forms answer", cluster.routesOfAllForms},
-			{"canaries get their share of many requests", cluster.sharesAreKept},
-			{"graphs answer", cluster.graphsAnswer},
-			{"requests are logged and batched", cluster.requestsAreLoggedAndBatched},
+		{name: "platform", after: []string{"first hour", "front door", "traffic", "rollouts", "registry", "full disk", "storages", "beside the server", "many models"}, parts: []part{
+			{"other domains, paths and TLS lead to a model", cluster.otherAddressesAnswer},
+			{"a canary gets its share", cluster.canaryGetsItsShare},
 			{"no request is lost at the gateway", cluster.nothingIsLostAtTheDoor},
 			{"the proxy is killed", cluster.proxyIsKilled},
+			{"two proxies share the requests", cluster.twoProxiesShare},
 			{"a route is refused and then accepted", cluster.refusalsAreTold},
 			{"the gateway is removed and installed again", cluster.gatewayGoesAndComes},
 			{"the gateway's services end", cluster.endFrontDoor},
-			{"a canary gets its share", cluster.canaryGetsItsShare},
 			{"services sleep and wake", cluster.servicesSleep},
 			{"no request is lost", cluster.nothingIsLost},
 		}},

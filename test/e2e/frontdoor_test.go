@@ -18,7 +18,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
+	"maps"
 	"math/big"
 	"net"
 	"net/http"
@@ -46,26 +46,36 @@ const (
 // door is the gateway of the cluster: Envoy, which Envoy Gateway configures.
 type door struct{ cluster }
 
-// withGateway tells whether the cluster is to have a gateway: it is asked for with MODELPLANE_E2E_GATEWAY=1.
-func withGateway() bool { return os.Getenv("MODELPLANE_E2E_GATEWAY") != "" }
-
-// wantsGateway leaves these parts out where the cluster has none.
-func (c cluster) wantsGateway() {
-	c.Helper()
-	if !withGateway() {
-		c.Skip("what needs a gateway is tried when MODELPLANE_E2E_GATEWAY=1 asks for it")
+// gatewayIsThere: `make up` leaves it out, with a line that says so, where another program has its port.
+func (c cluster) gatewayIsThere() {
+	if c.mustKubectl("get", "deployment", "envoy-gateway", "-n", envoyNamespace, "--ignore-not-found", "-o", "name") == "" {
+		c.Fatal("there is no gateway: end what listens at 127.0.0.1:80, and try again")
 	}
+	c.mustKubectl("wait", "-n", gateNamespace, "--for=condition=Programmed", "--timeout=5m", "gateway/"+gateName)
+	curl, err := exec.LookPath("curl")
+	if err != nil {
+		c.Skip("there is no curl to paste a URL into")
+	}
+	at := c.mustKubectl("get", "inferenceservice", "iris", "-n", "default", "-o", "jsonpath={.status.url}") + "/v1/models/iris:predict"
+	answered := c.flowers()
+	c.eventually("an answer at "+at, func() error {
+		out, err := c.run(c.Context(), curl, "--silent", "--show-error", "--fail-with-body", "--max-time", "30", "--noproxy", "*",
+			"--json", "@examples/onnx/iris/request-v1.json", at)
+		if err != nil {
+			return fmt.Errorf("%w: %s", err, out)
+		}
+		_, err = answered([]byte(out))
+		return err
+	})
 }
 
 // frontDoor has the services of these parts ready. Whoever comes first brings them.
 func (c cluster) frontDoor() door {
 	c.Helper()
-	c.wantsGateway()
 	d := door{c}
 	if c.mustKubectl("get", "namespace", frontNamespace, "--ignore-not-found", "-o", "name") != "" {
 		return d
 	}
-	c.mustKubectl("wait", "-n", gateNamespace, "--for=condition=Programmed", "--timeout=5m", "gateway/"+gateName)
 	c.models(frontNamespace)
 	c.mustKubectl("apply", "-n", frontNamespace, "-f", c.manifest("frontdoor.yaml",
 		"${TRANSFORMER}", c.image("modelplane-transformer"), "${ECHO}", c.image("modelplane-echo")))
@@ -94,10 +104,16 @@ func (d door) address() string {
 		"gateway.envoyproxy.io/owning-gateway-name="+gateName, "-o", "jsonpath={.items[0].spec.clusterIP}")
 }
 
-// host is that of the URL in the status, which has neither a port nor a path.
+// host is that of the URL in the status.
 func (d door) host(kind, name string) string {
 	d.Helper()
-	text := d.mustKubectl("get", kind, name, "-n", frontNamespace, "-o", "jsonpath={.status.url}")
+	return d.hostIn(frontNamespace, kind, name)
+}
+
+// hostIn wants a URL that has neither a port nor a path.
+func (d door) hostIn(namespace, kind, name string) string {
+	d.Helper()
+	text := d.mustKubectl("get", kind, name, "-n", namespace, "-o", "jsonpath={.status.url}")
 	u, err := url.Parse(text)
 	if err != nil || u.Host == "" || u.Port() != "" || u.Path != "" {
 		d.Fatalf("the URL of %s %s is %q: %v", kind, name, text, err)
@@ -108,8 +124,13 @@ func (d door) host(kind, name string) string {
 // to asks a service, by its URL, for the classes of irises.
 func (d door) to(service string) target {
 	d.Helper()
+	return d.outside(frontNamespace, service)
+}
+
+func (d door) outside(namespace, service string) target {
+	d.Helper()
 	return target{
-		url: "http://" + d.address() + "/v1/models/" + service + ":predict", host: d.host("inferenceservice", service),
+		url: "http://" + d.address() + "/v1/models/" + service + ":predict", host: d.hostIn(namespace, "inferenceservice", service),
 		body: d.irisQuestion(), from: d.flowers(),
 	}
 }
@@ -128,7 +149,7 @@ func (d door) all(what string, t target, who string, questions int) {
 	}
 }
 
-// urlAnswers asks at the URL of the status: as it is, with a program that people use, and over gRPC.
+// urlAnswers asks at the URL of the status, over HTTP and gRPC.
 func (c cluster) urlAnswers() {
 	d := c.frontDoor()
 	d.all("over HTTP", d.to("one"), "iris", 40)
@@ -137,15 +158,6 @@ func (c cluster) urlAnswers() {
 	predictor := d.to("one")
 	predictor.host = strings.TrimPrefix(component, "http://")
 	d.all("at the predictor's own host", predictor, "iris", 8)
-
-	text := d.mustKubectl("get", "inferenceservice", "one", "-n", frontNamespace, "-o", "jsonpath={.status.url}")
-	if _, err := exec.LookPath("curl"); err == nil && strings.HasSuffix(text, ".localhost") {
-		out := d.must("curl", "--silent", "--show-error", "--fail-with-body", "--max-time", "30", "--json", "@examples/onnx/iris/request-v1.json",
-			text+"/v1/models/one:predict")
-		if who, err := d.flowers()([]byte(out)); err != nil || who != "iris" {
-			d.Errorf("curl %s says %s (%v)", text, out, err)
-		}
-	}
 }
 
 // overGRPC wants the classes of irises from the port that serves HTTP, too.
@@ -173,13 +185,17 @@ func (d door) overGRPC(host string) {
 	})
 }
 
-// routesOfAllForms asks transformers, explainers, other hosts, paths and over TLS, and wants time limits kept.
-func (c cluster) routesOfAllForms() {
+// componentsAnswer asks a transformer and an explainer, and wants time limits kept.
+func (c cluster) componentsAnswer() {
 	d := c.frontDoor()
 	d.transformerAnswers(d.to("whole"))
 	d.explainerAnswers("http://"+d.address()+"/v1/models/whole:explain", d.host("inferenceservice", "whole"))
 	d.timeLimitIsKept()
+}
 
+// otherAddressesAnswer asks at another domain, below a path, and over TLS.
+func (c cluster) otherAddressesAnswer() {
+	d := c.frontDoor()
 	d.changeIngress(map[string]any{"pathTemplate": "/serving/{{ .Namespace }}/{{ .Name }}", "additionalIngressDomains": []string{"models.test"}})
 	other := d.to("one")
 	other.host = strings.TrimSuffix(other.host, d.ingressDomain()) + "models.test"
@@ -311,6 +327,46 @@ func (d door) certificate(host string) (certificate, key string, pool *x509.Cert
 	return certificate, key, pool
 }
 
+// ingressSettings are what the platform's configuration says of the way in, as text and as a map.
+func (c cluster) ingressSettings() (string, map[string]any) {
+	c.Helper()
+	text := c.mustKubectl("get", "configmap", "inferenceservice-config", "-n", managerNamespace, "-o", "jsonpath={.data.ingress}")
+	settings := map[string]any{}
+	if err := json.Unmarshal([]byte(text), &settings); err != nil {
+		c.Fatal(err)
+	}
+	return text, settings
+}
+
+func (c cluster) ingressDomain() string {
+	c.Helper()
+	_, settings := c.ingressSettings()
+	domain, ok := settings["ingressDomain"].(string)
+	if !ok {
+		c.Fatalf("no ingressDomain in %v", settings)
+	}
+	return domain
+}
+
+// changeIngress changes settings of the way in until the part ends.
+func (c cluster) changeIngress(to map[string]any) {
+	c.Helper()
+	before, settings := c.ingressSettings()
+	maps.Copy(settings, to)
+	after, err := json.Marshal(settings)
+	if err != nil {
+		c.Fatal(err)
+	}
+	c.mustKubectl(ingressIs(string(after))...)
+	c.Cleanup(func() { c.undo(ingressIs(before)...) })
+}
+
+// ingressIs is what kubectl is told to change the platform's configuration.
+func ingressIs(settings string) []string {
+	patch := fmt.Sprintf(`{"data":{"ingress":%q}}`, settings)
+	return []string{"patch", "configmap", "inferenceservice-config", "-n", managerNamespace, "--type=merge", "-p", patch}
+}
+
 func gatePatch(patch string) []string {
 	return []string{"patch", "gateway", gateName, "-n", gateNamespace, "--type=json", "-p", patch}
 }
@@ -323,94 +379,6 @@ func (d door) patchGate(patch string) {
 func (d door) change(service, patch string) {
 	d.Helper()
 	d.mustKubectl("patch", "inferenceservice", service, "-n", frontNamespace, "--type=merge", "-p", patch)
-}
-
-// sharesAreKept counts 2,000 answers at each share of a canary, which takes over in the end. Managers are killed meanwhile, and
-// nobody who asks may notice more than which model answers.
-func (c cluster) sharesAreKept() {
-	d := c.frontDoor()
-	d.mustKubectl("apply", "-n", frontNamespace, "-f", "test/e2e/testdata/frontdoor-canary.yaml")
-	d.Cleanup(func() { d.undo("delete", "-n", frontNamespace, "-f", "test/e2e/testdata/frontdoor-canary.yaml") })
-	d.ready("inferenceservice", "trial")
-	trial := d.to("trial")
-	load := d.startLoad(trial)
-	for _, percent := range []int{0, 20, 60, 100} {
-		d.change("trial", fmt.Sprintf(`{"spec":{"canary":[{"trafficPercent":%d,"predictor":%s}]}}`, percent, canaryV2))
-		if percent == 60 {
-			d.killManager()
-		}
-		d.waitForWeights(frontNamespace, fmt.Sprintf("%d %d", 100-percent, percent))
-		d.shareIs(trial, float64(percent)/100)
-	}
-	d.change("trial", `{"spec":{"canary":null,"predictor":`+canaryV2+`}}`)
-	d.killManager()
-	d.waitForWeights(frontNamespace, "")
-	d.upToDateIn(frontNamespace, "trial")
-	d.eventually("the predictor before is gone", func() error {
-		if left := d.mustKubectl("get", "pods", "-n", frontNamespace, "-l", "app=isvc.trial-v1-predictor", "-o", "name"); left != "" {
-			return errors.New(left)
-		}
-		return nil
-	})
-	load.next("contrary", 40)
-	load.nothingLost("a canary that gets 0, 20, 60 and 100 % and takes over, and two managers killed")
-}
-
-// shareIs wants the new model's part of 2,000 answers within three points of what was asked for.
-func (d door) shareIs(t target, want float64) {
-	d.Helper()
-	const questions, points = 2000, 0.03
-	d.count(t, 200) // the proxy hears of a change a moment after its controller has answered
-	n := d.count(t, questions)
-	got := float64(n.answers["contrary"]) / questions
-	d.Logf("%.1f %% of %d answers come from the new model, %.0f %% wanted, %d failed", 100*got, questions, 100*want, len(n.failures))
-	for _, failure := range n.failures[:min(len(n.failures), 5)] {
-		d.Errorf("a request failed: %s", failure)
-	}
-	if math.Abs(got-want) > points {
-		d.Errorf("%.1f %% of the answers come from the new model, want %.0f %%", 100*got, 100*want)
-	}
-}
-
-// graphsAnswer asks a graph of each kind by its URL.
-func (c cluster) graphsAnswer() {
-	d := c.frontDoor()
-	const file = "test/e2e/testdata/frontdoor-graphs.yaml"
-	d.mustKubectl("apply", "-n", frontNamespace, "-f", file)
-	d.Cleanup(func() { d.undo("delete", "-n", frontNamespace, "-f", file) })
-	for _, graph := range []string{"sequence", "switch", "splitter", "ensemble"} {
-		d.ready("inferencegraph", graph)
-	}
-	d.all("the last of a sequence answers", d.toGraph("sequence"), "iris", 40)
-	d.all("the step whose condition holds answers", d.toGraph("switch"), "contrary", 40)
-	d.all("all answer together", d.toEnsemble(), "both", 40)
-	const questions = 800
-	splitter := d.toGraph("splitter")
-	d.firstAnswer(splitter)
-	n := d.count(splitter, questions)
-	d.Logf("a splitter: %v", n)
-	if got := float64(n.answers["contrary"]) / questions; math.Abs(got-0.25) > 0.08 || len(n.failures) > 0 {
-		d.Errorf("%.0f %% went to the step with a quarter of the weight: %v", 100*got, n)
-	}
-}
-
-func (d door) toEnsemble() target {
-	d.Helper()
-	one := d.flowers()
-	t := d.toGraph("ensemble")
-	t.from = func(answer []byte) (string, error) {
-		var got struct{ Yes, No json.RawMessage }
-		if err := json.Unmarshal(answer, &got); err != nil {
-			return "", err
-		}
-		yes, errYes := one(got.Yes)
-		no, errNo := one(got.No)
-		if err := errors.Join(errYes, errNo); err != nil || yes != "iris" || no != "contrary" {
-			return "", fmt.Errorf("it says %s, read as %s and %s", answer, yes, no)
-		}
-		return "both", nil
-	}
-	return t
 }
 
 // receiver takes copies of requests and answers.
@@ -539,152 +507,4 @@ func (d door) served(deployment string) int {
 		sum += d.servedBy(address)
 	}
 	return sum
-}
-
-// nothingIsLostAtTheDoor rolls out a new model, restarts the gateway's controller and its proxy, and kills managers, under load.
-func (c cluster) nothingIsLostAtTheDoor() {
-	d := c.frontDoor()
-	load := d.startLoad(d.to("one"))
-	load.next("iris", 20)
-
-	d.change("one", `{"spec":{"predictor":{"model":{"storageUri":"pvc://models/contrary"}}}}`)
-	d.killManager()
-	d.mustKubectl("rollout", "status", "deployment/one-predictor", "-n", frontNamespace, "--timeout=5m")
-	load.next("contrary", 40)
-
-	d.mustKubectl("rollout", "restart", "deployment/envoy-gateway", "-n", envoyNamespace)
-	d.mustKubectl("rollout", "status", "deployment/envoy-gateway", "-n", envoyNamespace, "--timeout=5m")
-	load.next("contrary", 40)
-
-	d.proxyRestarts()
-	d.killManager()
-	load.next("contrary", 40)
-	d.change("one", `{"spec":{"predictor":{"model":{"storageUri":"pvc://models/iris"}}}}`)
-	d.mustKubectl("rollout", "status", "deployment/one-predictor", "-n", frontNamespace, "--timeout=5m")
-	d.upToDateIn(frontNamespace, "one")
-	load.next("iris", 40)
-	load.nothingLost("two rollouts, a gateway and its proxy that restart, and two managers killed")
-}
-
-// proxyRestarts rolls Envoy out anew, as an upgrade does.
-func (d door) proxyRestarts() {
-	d.Helper()
-	before := d.proxies()
-	d.mustKubectl("rollout", "restart", "deployment/envoy", "-n", envoyNamespace)
-	d.eventually("another proxy", func() error {
-		now := d.proxies()
-		if len(now) != 1 || slices.Contains(before, now[0]) {
-			return fmt.Errorf("there are %v, and were %v", now, before)
-		}
-		return nil
-	})
-}
-
-// proxies are the pods of Envoy, those that end included.
-func (d door) proxies() []string {
-	d.Helper()
-	return strings.Fields(d.mustKubectl("get", "pods", "-n", envoyNamespace, "-l", "gateway.envoyproxy.io/owning-gateway-name="+gateName,
-		"-o", "jsonpath={.items[*].metadata.name}"))
-}
-
-// proxyIsKilled takes the only Envoy away without notice: requests fail until the next one is there, and none after that.
-func (c cluster) proxyIsKilled() {
-	d := c.frontDoor()
-	load := d.startLoad(d.to("one"))
-	load.next("iris", 20)
-	before, began := d.proxies(), time.Now()
-	d.mustKubectl("delete", "pods", "-n", envoyNamespace, "-l", "gateway.envoyproxy.io/owning-gateway-name="+gateName, "--force", "--grace-period=0", "--wait=false")
-	d.eventually("the next proxy", func() error {
-		now := d.proxies()
-		if len(now) != 1 || slices.Contains(before, now[0]) {
-			return fmt.Errorf("there are %v", now)
-		}
-		_, err := d.kubectl("rollout", "status", "deployment/envoy", "-n", envoyNamespace, "--timeout=5s")
-		return err
-	})
-	load.next("iris", 20)
-	gap := time.Since(began)
-	during := len(load.soFar().failures)
-	load.next("iris", 100)
-	load.end()
-	<-load.ended
-	after := load.soFar()
-	d.Logf("Envoy killed: answers again after %.1f s at the latest; %d of %d requests failed", gap.Seconds(), len(after.failures), after.total())
-	for _, failure := range after.failures[during:] {
-		d.Errorf("a request failed after the next proxy answered: %s", failure)
-	}
-	d.upToDateIn(frontNamespace, "one")
-}
-
-// refusalsAreTold closes the Gateway to other namespaces and opens it again: services say so in its words.
-func (c cluster) refusalsAreTold() {
-	d := c.frontDoor()
-	const path = "/spec/listeners/0/allowedRoutes/namespaces/from"
-	d.patchGate(`[{"op":"replace","path":"` + path + `","value":"Same"}]`)
-	again := `[{"op":"replace","path":"` + path + `","value":"All"}]`
-	d.Cleanup(func() { d.undo(gatePatch(again)...) })
-	d.conditionTells("False NotAllowedByListeners", "No listeners included by this parent ref allowed this attachment")
-	if told := d.conditionIn(frontNamespace, "one", "IngressReady"); !strings.Contains(told, "Allow HTTPRoutes from namespace "+frontNamespace) {
-		d.Errorf("the next step is missing: %s", told)
-	}
-	d.patchGate(again)
-	d.conditionTells("True", "")
-	d.all("after the refusal", d.to("one"), "iris", 8)
-}
-
-func (d door) conditionTells(begin, part string) {
-	d.Helper()
-	d.eventually("IngressReady "+begin, func() error {
-		if told := d.conditionIn(frontNamespace, "one", "IngressReady"); !strings.HasPrefix(told, begin) || !strings.Contains(told, part) {
-			return errors.New(told)
-		}
-		return nil
-	})
-}
-
-// gatewayGoesAndComes deletes the Gateway and its controller, and installs them again, while services run.
-func (c cluster) gatewayGoesAndComes() {
-	d := c.frontDoor()
-	saved := d.saveGate()
-	pods := d.mustKubectl("get", "pods", "-n", frontNamespace, "--sort-by=.metadata.name", "-o", "jsonpath={.items[*].metadata.uid}")
-	d.mustKubectl("scale", "deployment/envoy-gateway", "-n", envoyNamespace, "--replicas=0")
-	d.mustKubectl("delete", "gateway", gateName, "-n", gateNamespace, "--timeout=1m")
-	d.conditionTells("False GatewayMissing", "Create it, or name another one")
-	d.mustKubectl("apply", "-f", saved)
-	d.conditionTells("Unknown ParentStatusNotAvailable", "Check that a Gateway of that name exists and that its controller runs")
-	d.mustKubectl("scale", "deployment/envoy-gateway", "-n", envoyNamespace, "--replicas=1")
-	d.mustKubectl("wait", "-n", gateNamespace, "--for=condition=Programmed", "--timeout=5m", "gateway/"+gateName)
-	d.conditionTells("True", "")
-	d.all("after the gateway was installed again", d.to("one"), "iris", 40)
-	if now := d.mustKubectl("get", "pods", "-n", frontNamespace, "--sort-by=.metadata.name", "-o", "jsonpath={.items[*].metadata.uid}"); now != pods {
-		d.Errorf("pods were %s and are %s", pods, now)
-	}
-}
-
-// saveGate is the Gateway as a file that can be applied.
-func (d door) saveGate() string {
-	d.Helper()
-	var gate struct {
-		APIVersion string         `json:"apiVersion"`
-		Kind       string         `json:"kind"`
-		Spec       map[string]any `json:"spec"`
-	}
-	if err := json.Unmarshal([]byte(d.mustKubectl("get", "gateway", gateName, "-n", gateNamespace, "-o", "json")), &gate); err != nil {
-		d.Fatal(err)
-	}
-	raw, err := json.Marshal(map[string]any{
-		"apiVersion": gate.APIVersion, "kind": gate.Kind, "spec": gate.Spec, "metadata": map[string]any{"name": gateName, "namespace": gateNamespace},
-	})
-	path := filepath.Join(d.TempDir(), "gateway.json")
-	if err := errors.Join(err, os.WriteFile(path, raw, 0o600)); err != nil {
-		d.Fatal(err)
-	}
-	return path
-}
-
-// endFrontDoor removes what these parts have made, and waits for it.
-func (c cluster) endFrontDoor() {
-	c.wantsGateway()
-	c.undo("delete", "namespace", frontNamespace, "--timeout=5m")
-	c.undo("delete", "persistentvolume", "models-"+frontNamespace, "--timeout=5m")
 }

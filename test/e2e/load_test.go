@@ -131,12 +131,17 @@ func (l *load) soFar() count {
 	return count{answers: maps.Clone(l.count.answers), failures: slices.Clone(l.count.failures)}
 }
 
+// stop ends the load.
+func (l *load) stop() count {
+	l.end()
+	<-l.ended
+	return l.soFar()
+}
+
 // nothingLost ends the load and fails the test when a single request failed.
 func (l *load) nothingLost(during string) {
 	l.Helper()
-	l.end()
-	<-l.ended
-	n := l.soFar()
+	n := l.stop()
 	l.Logf("%s: %d requests, %d failed, answers from %v", during, n.total(), len(n.failures), n.answers)
 	if n.total() == 0 {
 		l.Errorf("%s: nothing was asked", during)

@@ -40,14 +40,14 @@ func (c cluster) upgradeTouchesNoModel() {
 // newManagerLooks takes something away from every service. When all of it is there again, the manager has been at each.
 func (c cluster) newManagerLooks() {
 	c.Helper()
-	ingresses := func() string { return c.mustKubectl("get", "ingresses", "-n", trafficNamespace, "-o", "name") }
-	before := ingresses()
+	routes := func() string { return c.mustKubectl("get", "httproutes", "-n", trafficNamespace, "-o", "name") }
+	before := routes()
 	if before == "" {
 		c.Fatal("there is nothing to take away")
 	}
-	c.mustKubectl("delete", "ingresses", "--all", "-n", trafficNamespace)
-	c.eventually("the Ingresses", func() error {
-		if now := ingresses(); now != before {
+	c.mustKubectl("delete", "httproutes", "--all", "-n", trafficNamespace)
+	c.eventually("the routes", func() error {
+		if now := routes(); now != before {
 			return fmt.Errorf("there are %q of %q", now, before)
 		}
 		return nil

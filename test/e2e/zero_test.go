@@ -18,8 +18,8 @@ import (
 	"github.com/modelplane/modelplane/internal/chart"
 )
 
-// servicesSleep has a service scaled by its traffic: it goes to zero and says so, comes back under fifty clients at once, and
-// loses no request while the activator, its leader and the manager are replaced.
+// servicesSleep has a service scaled by its traffic: it goes to zero and says so, comes back under fifty clients at once, at
+// its Service and at the gateway, and loses no request while the activator, its leader and the manager are replaced.
 func (c cluster) servicesSleep() {
 	c.traffic()
 	c.openActivator()
@@ -30,14 +30,17 @@ func (c cluster) servicesSleep() {
 	sleeper := target{url: "http://" + c.clusterIP("sleeper-predictor") + "/v1/models/sleeper:predict", body: c.irisQuestion(), from: c.flowers()}
 	c.wakesUnderMany(sleeper, 50)
 
-	load := c.startLoad(sleeper)
+	outside := door{c}.outside(trafficNamespace, "sleeper")
+	load := c.startLoad(outside)
 	c.mustKubectl("rollout", "restart", "deployment/modelplane-activator", "-n", managerNamespace)
 	c.mustKubectl("rollout", "status", "deployment/modelplane-activator", "-n", managerNamespace, "--timeout=5m")
-	c.evictActivator()
+	c.evict(managerNamespace, "app.kubernetes.io/name=activator")
 	c.killManager()
 	load.next("iris", 100)
-	load.nothingLost("new replicas of the activator, one that is evicted, and a manager that is killed")
+	load.nothingLost("new replicas of the activator, which are evicted, and a manager that is killed")
 
+	c.fallsAsleep()
+	c.wakesUnderMany(outside, 50)
 	c.fallsAsleep()
 	if told := c.condition("sleeper", "Ready"); !strings.HasPrefix(told, "True") {
 		c.Errorf("asleep, Ready is %s", told)
@@ -74,26 +77,6 @@ func (c cluster) behindActivator(want bool) {
 		}
 		return nil
 	})
-}
-
-// evictActivator ends one replica as the emptying of a node does, and waits for another.
-func (c cluster) evictActivator() {
-	c.Helper()
-	pods := strings.Fields(c.mustKubectl("get", "pods", "-n", managerNamespace, "-l", "app.kubernetes.io/name=activator",
-		"--field-selector", "status.phase=Running", "-o", "jsonpath={.items[*].metadata.name}"))
-	if len(pods) == 0 {
-		c.Fatal("no replica of the activator runs")
-	}
-	eviction, err := json.Marshal(map[string]any{"apiVersion": "policy/v1", "kind": "Eviction", "metadata": map[string]any{"name": pods[0], "namespace": managerNamespace}})
-	file := filepath.Join(c.TempDir(), "eviction.json")
-	if err := errors.Join(err, os.WriteFile(file, eviction, 0o600)); err != nil {
-		c.Fatal(err)
-	}
-	c.eventually("an eviction that the budget permits", func() error {
-		_, err := c.kubectl("create", "--raw", "/api/v1/namespaces/"+managerNamespace+"/pods/"+pods[0]+"/eviction", "-f", file)
-		return err
-	})
-	c.mustKubectl("rollout", "status", "deployment/modelplane-activator", "-n", managerNamespace, "--timeout=5m")
 }
 
 // fallsAsleep waits until the service has no pods and says why.
