@@ -52,7 +52,7 @@ func clusterProcesses(t *testing.T) []string {
 		command := strings.ReplaceAll(strings.Trim(string(line), "\x00"), "\x00", " ")
 		program, _, _ := strings.Cut(command, " ")
 		switch name := filepath.Base(program); name {
-		case "containerd", "containerd-shim-runc-v2", "kubelet", "kube-proxy", "coredns", "addons", "pause", "modelplane-onnx", "modelplane-echo", "echo", "transformer":
+		case "containerd", "containerd-shim-runc-v2", "kubelet", "kube-proxy", "coredns", "addons", "pause", "envoy", "envoy-gateway", "modelplane-onnx", "modelplane-echo", "echo", "transformer":
 			found = append(found, filepath.Dir(file)+" "+command)
 		}
 	}
