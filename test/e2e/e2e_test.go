@@ -47,7 +47,7 @@ func TestMachine(t *testing.T) {
 		}},
 		{name: "front door", parts: []part{
 			{"a model answers at its URL over HTTP and gRPC", cluster.urlAnswers},
-			{"components answer, and time limits are kept", cluster.componentsAnswer},
+			{"components answer and time limits are kept", cluster.componentsAnswer},
 			{"graphs answer", cluster.graphsAnswer},
 			{"a graph outlives its pods and a missing service", cluster.graphOutlives},
 			{"requests are logged and batched", cluster.requestsAreLoggedAndBatched},
@@ -80,7 +80,7 @@ func TestMachine(t *testing.T) {
 		}},
 		// These change settings of the whole platform and take the manager away, while others count what it says.
 		{name: "platform", after: []string{"first hour", "front door", "traffic", "rollouts", "registry", "full disk", "storages", "beside the server", "many models"}, parts: []part{
-			{"other domains, paths and TLS lead to a model", cluster.otherAddressesAnswer},
+			{"other domains and paths and TLS lead to a model", cluster.otherAddressesAnswer},
 			{"a canary gets its share", cluster.canaryGetsItsShare},
 			{"no request is lost at the gateway", cluster.nothingIsLostAtTheDoor},
 			{"the proxy is killed", cluster.proxyIsKilled},
