@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command parts gets together what the end-to-end tests need of others, from this machine and the package index of Python.
-// What it has made once it finds again.
+// What it has made once it finds again. Envoy is not among it: hack/envoy fetches that, as for `make up`.
 //
 //	go run ./test/e2e/parts tree     prints the directory with all files of an image of MLflow: Python, the packages that
 //	                                       the server needs, the shared libraries and the shell that both need
