@@ -117,7 +117,6 @@ func (a *API) handler(routes []route) http.Handler {
 			a.write(w, req, a.run(r, w, req))
 		})
 	}
-	mux.HandleFunc("OPTIONS /", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
 	return a.middleware(mux)
 }
 

@@ -118,11 +118,11 @@ func (a *API) mint(req *http.Request, who Caller) (answer, error) {
 // understand checks what was asked for. Its errors are for the client.
 func (a *API) understand(ask *createRequest, who Caller) (*keys.Record, error) {
 	now := a.Now().UTC().Truncate(time.Microsecond)
-	name, err := ask.Name, error(nil)
-	if strings.TrimSpace(name) == "" && ask.Ephemeral {
-		name = fmt.Sprintf("ephemeral-%d", now.UnixNano())
+	if strings.TrimSpace(ask.Name) == "" && ask.Ephemeral {
+		ask.Name = fmt.Sprintf("ephemeral-%d", now.UnixNano())
 	}
-	if name, err = keys.Name(name); err != nil {
+	name, err := keys.Name(ask.Name)
+	if err != nil {
 		return nil, err
 	}
 	if !storable(name, ask.Description, ask.Subscription, who.Username) {
@@ -305,7 +305,8 @@ func (r *searchRequest) query() (store.Query, error) {
 			return q, fmt.Errorf("%s must be a time such as 2026-01-31T12:00:00Z", t.name)
 		}
 	}
-	return q, r.paging(&q)
+	err := r.paging(&q)
+	return q, err
 }
 
 // parseTime refuses times that databases do not have.

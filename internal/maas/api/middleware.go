@@ -56,6 +56,10 @@ func (a *API) middleware(next *http.ServeMux) http.Handler {
 			a.Metrics.told(method, pattern, watched.code, a.Tenant, took)
 			a.Log.Debug("Answered", "method", method, "route", pattern, "status", watched.code, "took", took.String(), "request", id)
 		}()
+		if req.Method == http.MethodOptions { // of any path
+			watched.WriteHeader(http.StatusNoContent)
+			return
+		}
 		next.ServeHTTP(watched, req)
 	})
 }
