@@ -257,7 +257,8 @@ func TestDatabaseRestarts(t *testing.T) {
 		t.Error("nobody says when to try again")
 	}
 	s.call("GET", s.public+"/readyz", "").is(t, 503)
-	s.call("GET", s.public+"/health", "").is(t, 200)
+	s.call("GET", s.public+"/health", "").is(t, 503, "unhealthy")
+	s.call("GET", s.public+"/livez", "").is(t, 200)
 	testkit.Eventually(t, time.Minute, "checks to say that nobody knows", func() error {
 		if r := s.validate("sk-oai-a_b"); r.code != 503 {
 			return errors.New(r.text)

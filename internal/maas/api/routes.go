@@ -17,9 +17,9 @@ type operation struct {
 
 func publicRoutes() []route {
 	return []route{
-		{http.MethodGet, "/health", (*API).health, open, operation{summary: "Whether the process runs", answers: healthResponse{}}},
-		{http.MethodGet, "/livez", (*API).health, open, operation{summary: "The same, by the name that Kubernetes uses", answers: healthResponse{}}},
-		{http.MethodGet, "/readyz", (*API).ready, open, operation{summary: "Whether the store answers", answers: healthResponse{}, errors: []int{503}}},
+		{http.MethodGet, "/health", (*API).ready, open, operation{summary: "Whether requests can be answered: the store answers, and subscriptions are read", answers: healthResponse{}, errors: []int{503}}},
+		{http.MethodGet, "/readyz", (*API).ready, open, operation{summary: "The same, by the name that Kubernetes uses", answers: healthResponse{}, errors: []int{503}}},
+		{http.MethodGet, "/livez", (*API).health, open, operation{summary: "Whether the process runs", answers: healthResponse{}}},
 		{http.MethodGet, "/openapi.json", (*API).describe, open, operation{summary: "This description"}},
 		{http.MethodGet, "/v1/models", (*API).listModels, optional, operation{summary: "List the models that the caller gets answers from", answers: modelList{}, errors: []int{401, 403, 500, 503}, header: headerSubscription}},
 		{http.MethodGet, "/v1/subscriptions", (*API).listSubscriptions, optional, operation{summary: "List the subscriptions of the caller", answers: []subscriptionInfo{}, errors: []int{401, 500, 503}}},
@@ -56,13 +56,13 @@ func (a *API) health(*http.Request, Caller) (answer, error) {
 // ready asks the store: without it no key can be checked.
 func (a *API) ready(req *http.Request, _ Caller) (answer, error) {
 	if !a.synced() {
-		return answer{code: http.StatusServiceUnavailable, body: healthResponse{"subscriptions are not read yet"}}, nil
+		return answer{code: http.StatusServiceUnavailable, body: healthResponse{"unhealthy: subscriptions are not read yet"}}, nil
 	}
 	if err := a.Store.Check(req.Context()); err != nil {
-		a.Log.Debug("Not ready", "err", err.Error())
-		return answer{code: http.StatusServiceUnavailable, body: healthResponse{"the store does not answer; the log says why"}}, nil
+		a.Log.Warn("The store does not answer", "err", err.Error())
+		return answer{code: http.StatusServiceUnavailable, body: healthResponse{"unhealthy: the store does not answer; the log says why"}}, nil
 	}
-	return ok(healthResponse{"ready"}), nil
+	return ok(healthResponse{"healthy"}), nil
 }
 
 func (a *API) synced() bool { return a.Synced == nil || a.Synced() }
