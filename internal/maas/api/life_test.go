@@ -33,9 +33,9 @@ func TestKeyLifeCycle(t *testing.T) {
 }
 
 type lived struct {
-	id, key, owner, subscription string
-	expires                      time.Time
-	ended, ephemeral, removed    bool
+	id, key, owner            string
+	expires                   time.Time
+	ended, ephemeral, removed bool
 }
 
 type life struct {
