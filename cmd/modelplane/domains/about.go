@@ -10,10 +10,12 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	aihubv1alpha1 "github.com/modelplane/modelplane/api/aihub/v1alpha1"
+	maasv1alpha1 "github.com/modelplane/modelplane/api/maas/v1alpha1"
 	mlflowv1 "github.com/modelplane/modelplane/api/mlflow/v1"
 	registryv1beta1 "github.com/modelplane/modelplane/api/modelregistry/v1beta1"
 	"github.com/modelplane/modelplane/api/serving/v1beta1"
 	"github.com/modelplane/modelplane/internal/cli/explain"
+	"github.com/modelplane/modelplane/internal/maas/modelrefs"
 	"github.com/modelplane/modelplane/internal/mlflow/migrate"
 	"github.com/modelplane/modelplane/internal/modelmesh/predictors"
 	"github.com/modelplane/modelplane/internal/modelmesh/settings"
@@ -27,6 +29,7 @@ func About() []explain.About {
 	group := func(kind string) schema.GroupKind { return schema.GroupKind{Group: v1beta1.Group, Kind: kind} }
 	url := explain.Path{Label: "url", Fields: []string{"status", "url"}}
 	mode := explain.Path{Label: "mode", Fields: []string{"status", "deploymentMode"}}
+	phase := []explain.Path{{Label: "phase", Fields: []string{"status", "phase"}}}
 	return []explain.About{
 		{
 			Kind: group("InferenceService"),
@@ -84,6 +87,9 @@ func About() []explain.About {
 		},
 		aboutMLflow(),
 		aboutRegistry(),
+		aboutModels(),
+		{Kind: ofMaaS("MaaSSubscription"), Facts: phase, Conditions: []string{"EnforcedBy"}, Uses: publishedModels},
+		{Kind: ofMaaS("MaaSAuthPolicy"), Facts: phase, Conditions: []string{"EnforcedBy"}, Uses: publishedModels},
 		{
 			Kind: aihubv1alpha1.GroupVersion.WithKind("Catalog").GroupKind(), Conditions: []string{"Available"},
 			Commands: map[string][]string{"TakenOver": {"-n NAMESPACE annotate catalog NAME " + modelregistry.AnnotationKeepPods + "=false"}},
@@ -114,6 +120,39 @@ func aboutRegistry() explain.About {
 			"TakenOver": {"-n NAMESPACE annotate modelregistry NAME " + modelregistry.AnnotationKeepPods + "=false"},
 		},
 	}
+}
+
+func ofMaaS(kind string) schema.GroupKind {
+	return schema.GroupKind{Group: maasv1alpha1.GroupVersion.Group, Kind: kind}
+}
+
+// aboutModels puts what runs a model before who may use it.
+func aboutModels() explain.About {
+	return explain.About{
+		Kind: ofMaaS("MaaSModelRef"),
+		Facts: []explain.Path{
+			{Label: "phase", Fields: []string{"status", "phase"}},
+			{Label: "endpoint", Fields: []string{"status", "endpoint"}},
+			{Label: "route", Fields: []string{"status", "httpRouteName"}},
+			{Label: "gateway", Fields: []string{"status", "httpRouteGatewayName"}},
+			{Label: "name for clients", Fields: []string{"status", "resolvedModelAlias"}},
+		},
+		Conditions: []string{modelrefs.ConditionRuntime, modelrefs.ConditionGoverned},
+		Aside:      []string{modelrefs.ConditionUnique},
+	}
+}
+
+// publishedModels are those that a subscription or access policy names.
+func publishedModels(obj *unstructured.Unstructured) []explain.Ref {
+	var out []explain.Ref
+	refs, _, _ := unstructured.NestedSlice(obj.Object, "spec", "modelRefs")
+	for _, item := range refs {
+		ref, _ := item.(map[string]any)
+		name, _ := ref["name"].(string)
+		namespace, _ := ref["namespace"].(string)
+		out = append(out, explain.Ref{GroupVersionKind: maasv1alpha1.GroupVersion.WithKind("MaaSModelRef"), Namespace: namespace, Name: name})
+	}
+	return out
 }
 
 // aboutMLflow puts what needs a person before what only follows from it.

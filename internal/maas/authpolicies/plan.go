@@ -61,12 +61,12 @@ func judge(p *v1alpha1.MaaSAuthPolicy, seen *Seen) (phase v1alpha1.Phase, proble
 	case len(seen.Missing) == seen.All:
 		return v1alpha1.PhaseFailed, engine.WaitFor(string(v1alpha1.ReasonReconcileFailed), "None of the models exists: %s. Create a MaaSModelRef for each, or correct spec.modelRefs.", missing), ""
 	}
-	if p := seen.Enforcement.Problem(); p != nil {
-		p.Reason = string(v1alpha1.ReasonReconcileFailed)
-		return v1alpha1.PhaseFailed, p, ""
+	if problem := seen.Enforcement.Problem(); problem != nil {
+		problem.Reason = string(v1alpha1.ReasonReconcileFailed)
+		return v1alpha1.PhaseFailed, problem, ""
 	}
 	if seen.Enforcement.Mode == tenancy.Kuadrant {
-		if said, waits := notEnforced(seen); waits {
+		if said, waits := notEnforced(p, seen); waits {
 			return v1alpha1.PhasePending, nil, said
 		}
 	}
@@ -76,15 +76,15 @@ func judge(p *v1alpha1.MaaSAuthPolicy, seen *Seen) (phase v1alpha1.Phase, proble
 	return v1alpha1.PhaseActive, nil, ""
 }
 
-// notEnforced says why the gateway does not ask for credentials yet.
-func notEnforced(seen *Seen) (string, bool) {
+// notEnforced says why the gateway does not ask for credentials yet. One that did still does while its policy changes.
+func notEnforced(p *v1alpha1.MaaSAuthPolicy, seen *Seen) (string, bool) {
 	silent := fmt.Sprintf(waitingForKuadrant, seen.Tenant.Gateway)
 	if seen.Gateway == nil {
 		return silent, true
 	}
 	v := kuadrant.VerdictOn(seen.Gateway)
 	switch {
-	case v.Accepted && v.Enforced:
+	case v.Accepted && v.Enforced, v.Before && (p.Status.Phase == v1alpha1.PhaseActive || p.Status.Phase == v1alpha1.PhaseDegraded):
 		return "", false
 	case v.Message != "":
 		return fmt.Sprintf("Kuadrant does not enforce AuthPolicy %s/%s (%s). Look at its status.", seen.Gateway.GetNamespace(), seen.Gateway.GetName(), v.Message), true

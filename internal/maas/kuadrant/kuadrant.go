@@ -74,8 +74,8 @@ func Left(obj client.Object) bool {
 // Verdict is what Kuadrant says of a policy as it is now.
 type Verdict struct {
 	Accepted, Enforced bool
-	// Told says that Kuadrant has looked at it at all.
-	Told bool
+	// Told says that Kuadrant has looked at it at all, and Before that it has not, but was content with an earlier version.
+	Told, Before bool
 	// Message is what stands in the way.
 	Message string
 }
@@ -84,13 +84,15 @@ type Verdict struct {
 func VerdictOn(policy *unstructured.Unstructured) Verdict {
 	var v Verdict
 	conditions, _, _ := unstructured.NestedSlice(policy.Object, "status", "conditions")
+	earlier, content := 0, true
 	for _, item := range conditions {
 		c, _ := item.(map[string]any)
 		text := func(name string) string { s, _ := c[name].(string); return s }
+		yes := text("status") == "True"
 		if seen, stamped := c["observedGeneration"].(int64); stamped && seen < policy.GetGeneration() {
+			earlier, content = earlier+1, content && yes
 			continue
 		}
-		yes := text("status") == "True"
 		switch text("type") {
 		case "Accepted":
 			v.Accepted, v.Told = yes, true
@@ -103,6 +105,7 @@ func VerdictOn(policy *unstructured.Unstructured) Verdict {
 			v.Message = strings.TrimRight(fmt.Sprintf("%s: %s", text("reason"), strings.Join(strings.Fields(text("message")), " ")), " .:")
 		}
 	}
+	v.Before = earlier > 0 && content && v.Message == ""
 	return v
 }
 

@@ -102,6 +102,11 @@ func rates(of []v1alpha1.TokenRateLimit) []any {
 	return out
 }
 
+// Lists tells whether a live policy limits a subscription, by whatever limits.
+func Lists(policy *unstructured.Unstructured, namespace, name string) bool {
+	return slices.Contains(strings.Split(policy.GetAnnotations()[naming.AnnotationSubscriptions], ","), namespace+"/"+name)
+}
+
 // Holds tells whether a live policy has exactly the limit of a grant.
 func Holds(policy *unstructured.Unstructured, g Grant) bool {
 	limits, _, _ := unstructured.NestedMap(policy.Object, "spec", "limits")

@@ -4,6 +4,7 @@ package subscriptions
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/modelplane/modelplane/api/maas/v1alpha1"
@@ -34,10 +35,13 @@ func (k Kind) Plan(s *v1alpha1.MaaSSubscription, seen Seen) engine.Plan {
 	phase, problem := judge(out, seen.Enforcement)
 	out.Phase = phase
 	var cs kube.Conditions
-	if problem == nil {
-		cs.True(ConditionReady, string(v1alpha1.ReasonReconciled), "The limits are in force on all models.")
-	} else {
+	switch {
+	case problem != nil:
 		cs.False(ConditionReady, problem.Reason, problem.Message)
+	case phase == v1alpha1.PhasePending:
+		cs.Unknown(ConditionReady, string(v1alpha1.ReasonUnknown), untold)
+	default:
+		cs.True(ConditionReady, string(v1alpha1.ReasonReconciled), "The limits are in force on all models.")
 	}
 	duplicate(&cs, s, &seen)
 	out.Conditions = append(cs.Standard(), seen.Enforcement.Condition())
@@ -89,19 +93,38 @@ func limited(s *v1alpha1.MaaSSubscription, seen *Seen, m Model) v1alpha1.TokenRa
 	case len(m.Foreign) > 0:
 		return no(v1alpha1.ReasonNotAccepted, "TokenRateLimitPolicy %s of somebody else is for HTTPRoute %s too, and Kuadrant enforces only one. Remove it.", strings.Join(m.Foreign, ", "), m.Route)
 	}
-	return byKuadrant(out, m, kuadrant.Grant{Namespace: s.Namespace, Name: s.Name, ModelNamespace: m.Namespace, Model: m.Name, Rates: rates})
+	g := kuadrant.Grant{Namespace: s.Namespace, Name: s.Name, ModelNamespace: m.Namespace, Model: m.Name, Rates: rates}
+	return byKuadrant(out, m, g, held(s, m))
 }
 
-// byKuadrant says what Kuadrant says. A policy that it has not looked at yet is told like one that is about to be made.
-func byKuadrant(out v1alpha1.TokenRateLimitStatus, m Model, g kuadrant.Grant) v1alpha1.TokenRateLimitStatus {
-	out.Reason, out.Message = v1alpha1.ReasonNotFound, "Kuadrant has not told of a policy with these limits yet. Check that its operator runs."
-	if m.Policy == nil || !kuadrant.Holds(m.Policy, g) {
+// untold is said of limits that Kuadrant has not looked at yet.
+const untold = "Kuadrant has not told of a policy with these limits yet. Check that its operator runs."
+
+// changing is said of limits that take the place of others which are in force.
+const changing = "These limits take the place of others when Kuadrant has taken them; those hold until then."
+
+// held tells whether the subscription had limits in force on a model.
+func held(s *v1alpha1.MaaSSubscription, m Model) bool {
+	return slices.ContainsFunc(s.Status.TokenRateLimitStatuses, func(l v1alpha1.TokenRateLimitStatus) bool {
+		return l.Model == m.Name && l.Namespace == m.Namespace && l.Ready && l.Reason == v1alpha1.ReasonAccepted
+	})
+}
+
+// byKuadrant says what Kuadrant says. A policy that it has not looked at yet is told like one that is about to be made. Who had
+// limits in force is not shut out while they change, or while others come into their policy.
+func byKuadrant(out v1alpha1.TokenRateLimitStatus, m Model, g kuadrant.Grant, held bool) v1alpha1.TokenRateLimitStatus {
+	out.Reason, out.Message = v1alpha1.ReasonNotFound, untold
+	if m.Policy == nil {
 		return out
 	}
-	switch v := kuadrant.VerdictOn(m.Policy); {
-	case v.Accepted:
+	v := kuadrant.VerdictOn(m.Policy)
+	holds := kuadrant.Holds(m.Policy, g)
+	switch {
+	case holds && (v.Accepted || v.Before && held):
 		out.Ready, out.Reason, out.Message = true, v1alpha1.ReasonAccepted, ""
-	case v.Told:
+	case held && kuadrant.Lists(m.Policy, g.Namespace, g.Name) && (v.Accepted || v.Before):
+		out.Ready, out.Reason, out.Message = true, v1alpha1.ReasonAccepted, changing
+	case holds && v.Told:
 		out.Reason, out.Message = v1alpha1.ReasonNotAccepted, fmt.Sprintf("Kuadrant does not accept the policy (%s). Look at its status.", v.Message)
 	}
 	return out
@@ -134,10 +157,17 @@ func judge(status *v1alpha1.MaaSSubscriptionStatus, by tenancy.Enforcement) (v1a
 		return v1alpha1.PhaseFailed, engine.WaitFor(string(v1alpha1.ReasonReconcileFailed), "None of the models can be used: %s. The status of each says why.", sorry(append(invalid, unavailable...)))
 	case len(invalid)+len(unavailable) > 0:
 		return v1alpha1.PhaseDegraded, engine.WaitFor(string(v1alpha1.ReasonPartialFailure), "Some models cannot be used: %s. The status of each says why.", sorry(append(invalid, unavailable...)))
+	case len(waiting) == all && untoldOnly(status):
+		return v1alpha1.PhasePending, nil
 	case len(waiting) > 0:
 		return v1alpha1.PhaseDegraded, engine.WaitFor(string(v1alpha1.ReasonPartialFailure), "The limits are not in force on %s. status.tokenRateLimitStatuses says why.", sorry(waiting))
 	}
 	return v1alpha1.PhaseActive, nil
+}
+
+// untoldOnly tells whether nothing is known against the limits.
+func untoldOnly(status *v1alpha1.MaaSSubscriptionStatus) bool {
+	return !slices.ContainsFunc(status.TokenRateLimitStatuses, func(l v1alpha1.TokenRateLimitStatus) bool { return l.Reason != v1alpha1.ReasonNotFound })
 }
 
 // duplicate says whether it is open which of several subscriptions is taken.
