@@ -252,3 +252,15 @@ func TestPauses(t *testing.T) {
 		t.Errorf("pauses are %v", all)
 	}
 }
+
+// TestNoRoom: a model for which there is no room at the moment is no failed one, whatever the mesh says of the reason.
+func TestNoRoom(t *testing.T) {
+	got := decodeModel(&wire.ModelStatusInfo{Status: wire.ModelStatusInfo_NOT_LOADED, Errors: []string{"the model iris does not fit"}})
+	if want := (decoded{state: v1beta1.Standby}); got != want {
+		t.Errorf("%+v", got)
+	}
+	tried := &wire.ModelStatusInfo{Status: wire.ModelStatusInfo_LOADING, Errors: []string{"it failed elsewhere"}}
+	if got := decodeModel(tried); got.reason != v1alpha1.ModelLoadFailed {
+		t.Errorf("%+v", got)
+	}
+}
