@@ -45,8 +45,8 @@ func (f *finder) Find(_ context.Context, _ string, digests []string) (*keys.Reco
 	return nil, keys.ErrNotFound
 }
 
-// real is an enforcer of real parts, with a key.
-type real struct {
+// whole is an enforcer of real parts, with a key.
+type whole struct {
 	*Enforcer
 	finder *finder
 	index  *selection.Index
@@ -56,7 +56,7 @@ type real struct {
 	cache  *keys.Cache
 }
 
-func newReal(t testing.TB) *real {
+func newWhole(t testing.TB) *whole {
 	t.Helper()
 	digester, err := keys.NewDigester([]byte("0123456789abcdef0123456789abcdef"))
 	if err != nil {
@@ -66,7 +66,7 @@ func newReal(t testing.TB) *real {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &real{finder: &finder{}, index: selection.NewIndex(), key: key.Reveal()}
+	r := &whole{finder: &finder{}, index: selection.NewIndex(), key: key.Reveal()}
 	r.record = &keys.Record{ID: "id-1", Tenant: "t", Username: "alice", Groups: []string{"team"}, Subscription: "gold", Stored: keys.Active, Digest: digester.Digest(key)}
 	r.finder.records = map[string]*keys.Record{r.record.Digest: r.record}
 	r.cache = keys.NewCache(r.finder, digester, keys.CacheOptions{Tenant: "t"})
@@ -87,13 +87,13 @@ func newReal(t testing.TB) *real {
 	return r
 }
 
-func (r *real) request() enforcer.Request {
+func (r *whole) request() enforcer.Request {
 	return chat("publishers/llm/models/granite", "Authorization", "Bearer "+r.key)
 }
 
 // TestRealParts takes what a request needs away, piece by piece, and gives it back.
 func TestRealParts(t *testing.T) {
-	r := newReal(t)
+	r := newWhole(t)
 	allowed := func(when string) {
 		t.Helper()
 		d := ask(t, r.Enforcer, r.request())
@@ -138,7 +138,7 @@ func TestRealParts(t *testing.T) {
 
 // TestRemoteKeys asks a server over a socket, and believes nothing else that comes from there.
 func TestRemoteKeys(t *testing.T) {
-	r := newReal(t)
+	r := newWhole(t)
 	var asked atomic.Int64
 	var broken atomic.Value
 	broken.Store("")
@@ -146,7 +146,7 @@ func TestRemoteKeys(t *testing.T) {
 		asked.Add(1)
 		if b, _ := broken.Load().(string); b != "" {
 			if b == "500" {
-				w.WriteHeader(500)
+				w.WriteHeader(http.StatusInternalServerError)
 			}
 			_, _ = w.Write([]byte(b))
 			return
@@ -281,7 +281,7 @@ func TestTheMemoIsBounded(t *testing.T) {
 
 // BenchmarkRealDecide is one decision and its report, in process: a cached key, an index, counters in memory.
 func BenchmarkRealDecide(b *testing.B) {
-	r := newReal(b)
+	r := newWhole(b)
 	r.cache.Trust(time.Now().Add(time.Hour))
 	granite := selection.Model{Namespace: "llm", Name: "granite"}
 	r.index.PutSubscription(&selection.Subscription{
