@@ -1382,17 +1382,100 @@
 - apiGroups:
   - ""
   resources:
+  - configmaps
   - namespaces
+  - secrets
+  - serviceaccounts
+  - services
   verbs:
+  - create
+  - delete
   - get
+  - list
+  - patch
+  - watch
+- apiGroups:
+  - apps
+  resources:
+  - deployments
+  verbs:
+  - create
+  - delete
+  - get
+  - list
+  - patch
+  - watch
+- apiGroups:
+  - autoscaling
+  resources:
+  - horizontalpodautoscalers
+  verbs:
+  - create
+  - delete
+  - get
+  - list
+  - patch
+  - watch
+- apiGroups:
+  - batch
+  resources:
+  - cronjobs
+  - jobs
+  verbs:
+  - create
+  - delete
+  - get
+  - list
+  - patch
+  - watch
+- apiGroups:
+  - extensions.kuadrant.io
+  resources:
+  - telemetrypolicies
+  verbs:
+  - create
+  - delete
+  - get
+  - list
+  - patch
+  - watch
+- apiGroups:
+  - gateway.envoyproxy.io
+  resources:
+  - backends
+  - envoyextensionpolicies
+  verbs:
+  - create
+  - delete
+  - get
+  - list
+  - patch
+  - watch
+- apiGroups:
+  - gateway.networking.k8s.io
+  resources:
+  - backendtlspolicies
+  - httproutes
+  verbs:
+  - create
+  - delete
+  - get
+  - list
+  - patch
+  - watch
+- apiGroups:
+  - gateway.networking.k8s.io
+  resources:
+  - gatewayclasses
+  verbs:
   - list
   - watch
 - apiGroups:
   - gateway.networking.k8s.io
   resources:
   - gateways
-  - httproutes
   verbs:
+  - get
   - list
   - watch
 - apiGroups:
@@ -1405,9 +1488,25 @@
   - inference.opendatahub.io
   resources:
   - externalmodels
+  - externalproviders
   verbs:
+  - get
   - list
   - watch
+- apiGroups:
+  - inference.opendatahub.io
+  resources:
+  - externalmodels/finalizers
+  - externalproviders/finalizers
+  verbs:
+  - update
+- apiGroups:
+  - inference.opendatahub.io
+  resources:
+  - externalmodels/status
+  - externalproviders/status
+  verbs:
+  - patch
 - apiGroups:
   - kuadrant.io
   resources:
@@ -1424,8 +1523,44 @@
   - maas.opendatahub.io
   resources:
   - aitenants
+  - tenants
+  verbs:
+  - create
+  - delete
+  - get
+  - list
+  - patch
+  - watch
+- apiGroups:
+  - maas.opendatahub.io
+  resources:
+  - aitenants/finalizers
+  - configs/finalizers
+  - externalmodels/finalizers
+  - maasauthpolicies/finalizers
+  - maasmodelrefs/finalizers
+  - maassubscriptions/finalizers
+  - maastenantconfigs/finalizers
+  - tenants/finalizers
+  verbs:
+  - update
+- apiGroups:
+  - maas.opendatahub.io
+  resources:
+  - aitenants/status
+  - externalmodels/status
+  - maasauthpolicies/status
+  - maasmodelrefs/status
+  - maassubscriptions/status
+  - maastenantconfigs/status
+  - tenants/status
+  verbs:
+  - patch
+- apiGroups:
+  - maas.opendatahub.io
+  resources:
+  - configs
   - externalmodels
-  - maastenantconfigs
   verbs:
   - list
   - watch
@@ -1433,28 +1568,74 @@
   - maas.opendatahub.io
   resources:
   - maasauthpolicies
-  - maasmodelrefs
   - maassubscriptions
+  - maastenantconfigs
   verbs:
+  - create
+  - delete
+  - get
   - list
   - patch
+  - update
   - watch
 - apiGroups:
   - maas.opendatahub.io
   resources:
-  - maasauthpolicies/finalizers
-  - maasmodelrefs/finalizers
-  - maassubscriptions/finalizers
+  - maasmodelrefs
   verbs:
-  - update
-- apiGroups:
-  - maas.opendatahub.io
-  resources:
-  - maasauthpolicies/status
-  - maasmodelrefs/status
-  - maassubscriptions/status
-  verbs:
+  - get
+  - list
   - patch
+  - watch
+- apiGroups:
+  - monitoring.coreos.com
+  resources:
+  - podmonitors
+  verbs:
+  - create
+  - delete
+  - get
+  - list
+  - patch
+  - watch
+- apiGroups:
+  - networking.istio.io
+  resources:
+  - destinationrules
+  - envoyfilters
+  - serviceentries
+  verbs:
+  - create
+  - delete
+  - get
+  - list
+  - patch
+  - watch
+- apiGroups:
+  - networking.k8s.io
+  resources:
+  - networkpolicies
+  verbs:
+  - create
+  - delete
+  - get
+  - list
+  - patch
+  - watch
+- apiGroups:
+  - rbac.authorization.k8s.io
+  resources:
+  - clusterrolebindings
+  - clusterroles
+  - rolebindings
+  - roles
+  verbs:
+  - create
+  - delete
+  - get
+  - list
+  - patch
+  - watch
 - apiGroups:
   - serving.kserve.io
   resources:
@@ -1462,6 +1643,17 @@
   - llminferenceservices
   verbs:
   - list
+  - watch
+- apiGroups:
+  - telemetry.istio.io
+  resources:
+  - telemetries
+  verbs:
+  - create
+  - delete
+  - get
+  - list
+  - patch
   - watch
 {{- end -}}
 
@@ -1480,16 +1672,122 @@
   - get
   - list
   - watch
+- apiGroups:
+  - maas.opendatahub.io
+  resources:
+  - configs
+  verbs:
+  - list
+  - watch
+- apiGroups:
+  - rbac.authorization.k8s.io
+  resources:
+  - clusterrolebindings
+  - clusterroles
+  verbs:
+  - get
+  - list
+  - watch
 {{- end -}}
 
 {{/* What maas needs in each namespace that is looked after. */}}
 {{- define "modelplane.rules.confined.namespace.maas" -}}
 - apiGroups:
+  - ""
+  resources:
+  - configmaps
+  - secrets
+  - serviceaccounts
+  - services
+  verbs:
+  - create
+  - delete
+  - get
+  - list
+  - patch
+  - watch
+- apiGroups:
+  - apps
+  resources:
+  - deployments
+  verbs:
+  - create
+  - delete
+  - get
+  - list
+  - patch
+  - watch
+- apiGroups:
+  - autoscaling
+  resources:
+  - horizontalpodautoscalers
+  verbs:
+  - create
+  - delete
+  - get
+  - list
+  - patch
+  - watch
+- apiGroups:
+  - batch
+  resources:
+  - cronjobs
+  - jobs
+  verbs:
+  - create
+  - delete
+  - get
+  - list
+  - patch
+  - watch
+- apiGroups:
+  - extensions.kuadrant.io
+  resources:
+  - telemetrypolicies
+  verbs:
+  - create
+  - delete
+  - get
+  - list
+  - patch
+  - watch
+- apiGroups:
+  - gateway.envoyproxy.io
+  resources:
+  - backends
+  - envoyextensionpolicies
+  verbs:
+  - create
+  - delete
+  - get
+  - list
+  - patch
+  - watch
+- apiGroups:
+  - gateway.networking.k8s.io
+  resources:
+  - backendtlspolicies
+  - httproutes
+  verbs:
+  - create
+  - delete
+  - get
+  - list
+  - patch
+  - watch
+- apiGroups:
+  - gateway.networking.k8s.io
+  resources:
+  - gatewayclasses
+  verbs:
+  - list
+  - watch
+- apiGroups:
   - gateway.networking.k8s.io
   resources:
   - gateways
-  - httproutes
   verbs:
+  - get
   - list
   - watch
 - apiGroups:
@@ -1502,9 +1800,25 @@
   - inference.opendatahub.io
   resources:
   - externalmodels
+  - externalproviders
   verbs:
+  - get
   - list
   - watch
+- apiGroups:
+  - inference.opendatahub.io
+  resources:
+  - externalmodels/finalizers
+  - externalproviders/finalizers
+  verbs:
+  - update
+- apiGroups:
+  - inference.opendatahub.io
+  resources:
+  - externalmodels/status
+  - externalproviders/status
+  verbs:
+  - patch
 - apiGroups:
   - kuadrant.io
   resources:
@@ -1521,8 +1835,42 @@
   - maas.opendatahub.io
   resources:
   - aitenants
+  - tenants
+  verbs:
+  - create
+  - delete
+  - get
+  - list
+  - patch
+  - watch
+- apiGroups:
+  - maas.opendatahub.io
+  resources:
+  - aitenants/finalizers
+  - externalmodels/finalizers
+  - maasauthpolicies/finalizers
+  - maasmodelrefs/finalizers
+  - maassubscriptions/finalizers
+  - maastenantconfigs/finalizers
+  - tenants/finalizers
+  verbs:
+  - update
+- apiGroups:
+  - maas.opendatahub.io
+  resources:
+  - aitenants/status
+  - externalmodels/status
+  - maasauthpolicies/status
+  - maasmodelrefs/status
+  - maassubscriptions/status
+  - maastenantconfigs/status
+  - tenants/status
+  verbs:
+  - patch
+- apiGroups:
+  - maas.opendatahub.io
+  resources:
   - externalmodels
-  - maastenantconfigs
   verbs:
   - list
   - watch
@@ -1530,28 +1878,72 @@
   - maas.opendatahub.io
   resources:
   - maasauthpolicies
-  - maasmodelrefs
   - maassubscriptions
+  - maastenantconfigs
   verbs:
+  - create
+  - delete
+  - get
   - list
   - patch
+  - update
   - watch
 - apiGroups:
   - maas.opendatahub.io
   resources:
-  - maasauthpolicies/finalizers
-  - maasmodelrefs/finalizers
-  - maassubscriptions/finalizers
+  - maasmodelrefs
   verbs:
-  - update
-- apiGroups:
-  - maas.opendatahub.io
-  resources:
-  - maasauthpolicies/status
-  - maasmodelrefs/status
-  - maassubscriptions/status
-  verbs:
+  - get
+  - list
   - patch
+  - watch
+- apiGroups:
+  - monitoring.coreos.com
+  resources:
+  - podmonitors
+  verbs:
+  - create
+  - delete
+  - get
+  - list
+  - patch
+  - watch
+- apiGroups:
+  - networking.istio.io
+  resources:
+  - destinationrules
+  - envoyfilters
+  - serviceentries
+  verbs:
+  - create
+  - delete
+  - get
+  - list
+  - patch
+  - watch
+- apiGroups:
+  - networking.k8s.io
+  resources:
+  - networkpolicies
+  verbs:
+  - create
+  - delete
+  - get
+  - list
+  - patch
+  - watch
+- apiGroups:
+  - rbac.authorization.k8s.io
+  resources:
+  - rolebindings
+  - roles
+  verbs:
+  - create
+  - delete
+  - get
+  - list
+  - patch
+  - watch
 - apiGroups:
   - serving.kserve.io
   resources:
@@ -1559,6 +1951,17 @@
   - llminferenceservices
   verbs:
   - list
+  - watch
+- apiGroups:
+  - telemetry.istio.io
+  resources:
+  - telemetries
+  verbs:
+  - create
+  - delete
+  - get
+  - list
+  - patch
   - watch
 {{- end -}}
 

@@ -27,7 +27,7 @@ func New() *cobra.Command {
 	if strings.HasPrefix(filepath.Base(os.Args[0]), "kubectl-") { // so kubectl calls its plugins
 		root.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl modelplane"}
 	}
-	root.AddCommand(newManagerCommand(), server.New("registry"), newCatalogCommand(), newActivatorCommand(), newMaaSCommand(), newPayloadCommand(), formerStorageCommand(), cli.NewPlanCommand(domains.NewPlanner),
+	root.AddCommand(newManagerCommand(), server.New("registry"), newCatalogCommand(), newActivatorCommand(), newMaaSKeysCommand(), newMaaSCommand(), newPayloadCommand(), formerStorageCommand(), cli.NewPlanCommand(domains.NewPlanner),
 		cli.NewExplainCommand(newKnown), command.NewVersion())
 	return root
 }

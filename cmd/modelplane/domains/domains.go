@@ -61,6 +61,7 @@ func rooms() []room {
 		},
 		{
 			name:        admission.MaaS,
+			admission:   asService.Admission,
 			controllers: asService.Controllers,
 			extend:      func(d *manager.Domain) { completeMaaS(d, asService) },
 		},

@@ -9,8 +9,7 @@ import (
 )
 
 var acceptedOnly = []string{
-	"AITenant", "Config", "ExternalModel", "ExternalProvider", "LLMInferenceService", "LocalModelCache",
-	"LocalModelNamespaceCache", "LocalModelNode", "LocalModelNodeGroup", "MaasTenantConfig", "Tenant",
+	"LLMInferenceService", "LocalModelCache", "LocalModelNamespaceCache", "LocalModelNode", "LocalModelNodeGroup",
 }
 
 // Kinds that are accepted only say so, and no others do.

@@ -59,6 +59,17 @@ func (p *planner) trusted(meta metav1.ObjectMeta, c Certificate) client.Object {
 	return &corev1.ConfigMap{ObjectMeta: meta, Data: map[string]string{caKey: string(c.Pair.Roots)}}
 }
 
+// mayRead lets the account of a service read Secrets of one namespace, and of no other.
+func (p *planner) mayRead(meta metav1.ObjectMeta, namespace string) []client.Object {
+	account := rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: meta.Namespace, Name: meta.Name}
+	role := metav1.ObjectMeta{Namespace: namespace, Name: meta.Name + "-secrets", Labels: meta.Labels}
+	return []client.Object{
+		&rbacv1.Role{ObjectMeta: role, Rules: []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: read}}},
+		&rbacv1.RoleBinding{ObjectMeta: role, Subjects: []rbacv1.Subject{account},
+			RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: role.Name}},
+	}
+}
+
 // may lets the account of a service do something in the whole cluster.
 func (p *planner) may(meta metav1.ObjectMeta, rules []rbacv1.PolicyRule) []client.Object {
 	account := rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: meta.Namespace, Name: meta.Name}
@@ -221,7 +232,7 @@ func monitors() networkingv1.NetworkPolicyPeer {
 // cleanUp removes expired keys that were made for a moment, in the database itself: nobody else can ask for it.
 func (p *planner) cleanUp() client.Object {
 	const deadline = 60
-	c := p.container("clean-up", []string{"maas-api", "clean-up", "--tenant", p.seen.Tenant}, []corev1.EnvVar{database()}, nil, "10m", "32Mi", "100m", "64Mi")
+	c := p.container("clean-up", []string{"maas-keys", "clean-up", "--tenant", p.seen.Tenant}, []corev1.EnvVar{database()}, nil, "10m", "32Mi", "100m", "64Mi")
 	c.VolumeMounts = nil
 	meta := p.infra(apiName, "maas-api-key-cleanup")
 	meta.Labels = p.labels("maas-api-key-cleanup")

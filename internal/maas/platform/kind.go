@@ -79,6 +79,8 @@ func Controller(p *Platform) engine.Controller {
 			{Object: &corev1.ServiceAccount{}, MetadataOnly: true},
 			{Object: &corev1.ConfigMap{}, MetadataOnly: true},
 			{Object: &corev1.Secret{}, MetadataOnly: true},
+			{Object: &rbacv1.Role{}},
+			{Object: &rbacv1.RoleBinding{}},
 			{Object: &rbacv1.ClusterRole{}, MetadataOnly: true},
 			{Object: &rbacv1.ClusterRoleBinding{}, MetadataOnly: true},
 			{Object: &batchv1.CronJob{}, MetadataOnly: true},

@@ -61,7 +61,7 @@ func stage(request, response []string) string {
 func (p *planner) plugins() map[string]string {
 	after := []string{"maas-headers-guard", "model-provider-resolver", "stream-usage-enforcer", "api-translation", "apikey-injection"}
 	if p.builtIn {
-		return map[string]string{configFile: stage(append([]string{"body-field-to-header", "maas-enforcement"}, after...), []string{"api-translation", "maas-enforcement"})}
+		return map[string]string{configFile: stage(append([]string{"body-field-to-header", "maas-enforcement"}, after...), []string{"api-translation"})}
 	}
 	return map[string]string{
 		preConfigFile: stage([]string{"body-field-to-header", "model-provider-resolver"}, nil),
@@ -81,9 +81,9 @@ func (p *planner) processors() {
 	p.add(0, p.may(meta, []rbacv1.PolicyRule{
 		{APIGroups: []string{"inference.opendatahub.io"}, Resources: []string{"externalmodels", "externalproviders"}, Verbs: read},
 		{APIGroups: []string{"maas.opendatahub.io"}, Resources: []string{"externalmodels", "maasmodelrefs", "maassubscriptions", "maasauthpolicies", "maastenantconfigs"}, Verbs: read},
-		{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: read},
 		{APIGroups: []string{"authentication.k8s.io"}, Resources: []string{"tokenreviews"}, Verbs: []string{"create"}},
 	})...)
+	p.add(0, p.mayRead(meta, p.config.Namespace)...)
 	p.processor(processorName, configFile, "50m", "64Mi", "500m", "256Mi")
 	if !p.builtIn {
 		p.processor(preProcessorName, preConfigFile, "25m", "32Mi", "200m", "128Mi")

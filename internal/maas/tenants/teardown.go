@@ -115,7 +115,7 @@ func jobName(tenant string) string { return "maas-api-revoke-keys-" + tenant }
 func (k Kind) revoke(obj *v1alpha1.AITenant) *batchv1.Job {
 	const attempts, deadline, kept = 2, 120, 300
 	labels := map[string]string{naming.LabelManagedBy: naming.ManagedBy, naming.LabelTenantName: obj.Name, naming.LabelComponent: "api-key-revocation"}
-	pod := corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: RevokePod(k.Image, []string{"maas-api", "revoke", "--tenant", obj.Name})}
+	pod := corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: RevokePod(k.Image, []string{"maas-keys", "revoke", "--tenant", obj.Name})}
 	return &batchv1.Job{
 		ObjectMeta: metav1.ObjectMeta{Namespace: k.InfraNamespace, Name: jobName(obj.Name), Labels: labels},
 		Spec: batchv1.JobSpec{
