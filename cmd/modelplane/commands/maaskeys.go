@@ -53,7 +53,7 @@ func keysCommand(use, short string, do func(context.Context, *store.Store, strin
 				return err
 			}
 			n, err := do(c.Context(), s, tenant)
-			if err = errors.Join(err, s.Close()); err != nil {
+			if err := errors.Join(err, s.Close()); err != nil {
 				return err
 			}
 			_, err = fmt.Fprintf(c.OutOrStdout(), "%d keys\n", n)

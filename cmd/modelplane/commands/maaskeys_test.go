@@ -28,6 +28,9 @@ func TestMaaSKeys(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
 	t.Setenv(keysDatabase, url)
 	for _, test := range []struct{ verb, tenant, said string }{{"revoke", "red", "1 keys\n"}, {"revoke", "red", "0 keys\n"}, {"clean-up", "blue", "0 keys\n"}} {
 		c := newMaaSKeysCommand()
@@ -38,6 +41,9 @@ func TestMaaSKeys(t *testing.T) {
 		if err := c.ExecuteContext(t.Context()); err != nil || out.String() != test.said {
 			t.Errorf("%s %s: %v, %q", test.verb, test.tenant, err, out.String())
 		}
+	}
+	if s, err = store.Open(t.Context(), store.Config{URL: url}); err != nil {
+		t.Fatal(err)
 	}
 	other, err := s.CountActive(t.Context(), store.Scope{Tenant: "blue"}, now)
 	if err != nil || other != 1 {

@@ -12,6 +12,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"k8s.io/apimachinery/pkg/labels"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	inferencev1alpha1 "github.com/modelplane/modelplane/api/inference/v1alpha1"
@@ -60,7 +61,8 @@ func Controller(of func() settings.Settings) engine.Controller {
 			{Object: &v1alpha2.LLMInferenceService{}, Optional: true},
 			{Object: &v1beta1.InferenceService{}, Optional: true},
 			{Object: &gatewayv1.HTTPRoute{}, Optional: true},
-			{Object: &gatewayv1.Gateway{}, Resource: "gateways", Optional: true},
+			// All of a Gateway, which others keep a part of: in memory of its own.
+			{Object: &gatewayv1.Gateway{}, Resource: "gateways", Optional: true, Select: labels.Everything()},
 			{Object: policy(), Optional: true, Index: kuadrant.ByTarget},
 		}),
 	})

@@ -108,7 +108,7 @@ func Controller(p *Platform) engine.Controller {
 }
 
 // blocked makes the phase say what the condition says, also of what came to light when children were written.
-func blocked(status map[string]any, p *engine.Problem) {
+func blocked(status map[string]any, _ *engine.Problem) {
 	if status["phase"] == string(v1alpha1.TenantActive) {
 		status["phase"] = string(v1alpha1.TenantFailed)
 	}

@@ -178,8 +178,8 @@ func (p *planner) replicas(annotation string, otherwise int32) int32 {
 	}
 	n, err := strconv.ParseInt(text, 10, 32)
 	if err != nil || n < 1 || n > most {
-		p.warnings = append(p.warnings, warning{"InvalidReplicaAnnotation",
-			fmt.Sprintf("The annotation %s is no number from 1 to %d, and is not used. Correct it, or take it off.", annotation, most)})
+		p.warnings = append(p.warnings, warning{reason: "InvalidReplicaAnnotation",
+			message: fmt.Sprintf("The annotation %s is no number from 1 to %d, and is not used. Correct it, or take it off.", annotation, most)})
 		return otherwise
 	}
 	return int32(n)

@@ -86,7 +86,7 @@ func (p *planner) enforces() string {
 }
 
 // degraded says what works less well than it could.
-func (p *planner) degraded(problem *engine.Problem, set func(string, metav1.ConditionStatus, string, string)) {
+func (p *planner) degraded(problem *engine.Problem, set func(typ string, status metav1.ConditionStatus, reason, message string)) {
 	switch {
 	case of(problem, "PrerequisitesNotMet"):
 		set("Degraded", metav1.ConditionTrue, "PrerequisitesMissing", problem.Message)

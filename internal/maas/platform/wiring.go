@@ -58,8 +58,8 @@ func (p *planner) wiring() {
 		p.envoyFilter()
 	default:
 		if !p.builtIn {
-			p.warnings = append(p.warnings, warning{"PrerequisitesWarning",
-				fmt.Sprintf("Nothing is known of the implementation of Gateway %s, so that the payload processor is not wired into it. Use Envoy Gateway or Istio.", p.seen.Gateway.Key)})
+			p.warnings = append(p.warnings, warning{reason: "PrerequisitesWarning",
+				message: fmt.Sprintf("Nothing is known of the implementation of Gateway %s, so that the payload processor is not wired into it. Use Envoy Gateway or Istio.", p.seen.Gateway.Key)})
 		}
 	}
 }

@@ -42,8 +42,8 @@ func Rules(kinds []admission.Kind, current func() settings.Settings) []admission
 	return kinds
 }
 
-// asked asks one rule after those that the kind has. Without a cluster an object that refers to another need not be wrong: what
-// would be refused is a warning there.
+// asked asks one rule after those that the kind has. Without a cluster an object that others must be there for is not wrong: they
+// are only not at hand.
 func asked(first func(context.Context, client.Object, client.Object) ([]string, error), rule validate) func(context.Context, client.Object, client.Object) ([]string, error) {
 	return func(ctx context.Context, old, obj client.Object) (warnings []string, err error) {
 		if first != nil {
@@ -52,16 +52,12 @@ func asked(first func(context.Context, client.Object, client.Object) ([]string, 
 			}
 		}
 		reader := admission.ReaderFrom(ctx)
-		if reader == nil || obj.GetDeletionTimestamp() != nil {
+		if _, offline := reader.(*engine.World); reader == nil || offline || obj.GetDeletionTimestamp() != nil {
 			return warnings, nil
 		}
 		ctx, cancel := context.WithTimeout(ctx, 2*time.Second) // a cache that is filled takes none of it
 		defer cancel()
-		err = rule(ctx, reader, old, obj)
-		if _, offline := reader.(*engine.World); offline && err != nil {
-			return append(warnings, err.Error()), nil
-		}
-		return warnings, err
+		return warnings, rule(ctx, reader, old, obj)
 	}
 }
 

@@ -117,7 +117,8 @@ func newBench(t *testing.T) *domaintest.Bench {
 // check asks for one object, and leaves nothing behind.
 func (r rule) check(t *testing.T, b *domaintest.Bench) {
 	t.Helper()
-	u, err := parsed(t, r.object), error(nil)
+	u := parsed(t, r.object)
+	var err error
 	if r.from == "" {
 		err = b.C.Create(t.Context(), u, client.DryRunAll)
 	} else {
@@ -196,7 +197,7 @@ func ask(t *testing.T, b *domaintest.Bench, bare string) {
 	})
 }
 
-// TestOffline: without a cluster, what is not at hand is a warning.
+// TestOffline: without a cluster, what is not at hand is not missed.
 func TestOffline(t *testing.T) {
 	kinds, err := admission.Kinds(admission.MaaS)
 	if err != nil {
@@ -208,7 +209,7 @@ func TestOffline(t *testing.T) {
 			continue
 		}
 		warnings, err := k.Validate(ctx, nil, &v1alpha1.MaaSSubscription{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "s"}})
-		if err != nil || len(warnings) != 1 || !strings.Contains(warnings[0], notEnabled) {
+		if err != nil || len(warnings) > 0 {
 			t.Errorf("%v, %v", warnings, err)
 		}
 	}
