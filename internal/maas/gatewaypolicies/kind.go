@@ -13,6 +13,7 @@ import (
 	"slices"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
@@ -37,7 +38,9 @@ var _ engine.Kind[*gatewayv1.Gateway, Seen] = Kind{}
 // Controller of Gateways.
 func Controller(of func() settings.Settings) engine.Controller {
 	return engine.For[*gatewayv1.Gateway, Seen](Kind{of}, engine.Spec{
-		Name: "maas-gateway", Resource: "gateways", NoStatus: true, OptOut: naming.Managed, OldManagers: []string{naming.OldManager, naming.ManagedBy},
+		// All of a Gateway, which others keep a part of: in memory of its own.
+		Select: labels.Everything(),
+		Name:   "maas-gateway", Resource: "gateways", NoStatus: true, OptOut: naming.Managed, OldManagers: []string{naming.OldManager, naming.ManagedBy},
 		FormerOwners: []engine.FormerOwner{{Group: v1alpha1.GroupVersion.Group, Kind: "Config"}},
 		Children: []engine.ChildKind{
 			{Object: kuadrant.New(kuadrant.AuthPolicy), Optional: true},

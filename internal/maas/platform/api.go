@@ -101,6 +101,7 @@ func (p *planner) apiDeployment() client.Object {
 		{Name: "TLS_CERT", Value: certificateDir + "/tls.crt"},
 		{Name: "TLS_KEY", Value: certificateDir + "/tls.key"},
 		{Name: "METRICS_PORT", Value: strconv.Itoa(apiMetricsPort)},
+		{Name: "INTERNAL_ACCOUNTS", Value: "system:serviceaccount:" + p.GatewayNamespace + ":" + p.name(processorName)},
 		database(),
 	}
 	c := p.container(apiName, []string{"maas-api"}, env, map[string]int32{"https": apiPort, "internal": internalPort, "metrics": apiMetricsPort}, "50m", "64Mi", "200m", "128Mi")

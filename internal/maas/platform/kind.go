@@ -103,6 +103,8 @@ func Controller(p *Platform) engine.Controller {
 			{Object: &v1alpha1.MaaSSubscription{}},
 			{Object: &v1alpha1.MaaSAuthPolicy{}, Resource: "maasauthpolicies"},
 			{Object: &corev1.Secret{}, MetadataOnly: true},
+			{Object: gateways.Foreign(authPolicy), Resource: "authpolicies", Optional: true, MetadataOnly: true},
+			{Object: gateways.Foreign(tokenLimits), Resource: "tokenratelimitpolicies", Optional: true, MetadataOnly: true},
 		}),
 	})
 }
