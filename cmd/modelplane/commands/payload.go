@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/modelplane/modelplane/internal/maas/enforce"
 	"github.com/modelplane/modelplane/internal/maas/payload"
 	"github.com/modelplane/modelplane/internal/maas/payload/directory"
 	"github.com/modelplane/modelplane/internal/maas/payload/watch"
@@ -27,6 +28,7 @@ type payloadFlags struct {
 	kubeconfig      string
 	tlsCert, tlsKey string
 	insecure        bool
+	decide          decideFlags
 	log             process.LogOptions
 	handler         slog.Handler
 }
@@ -72,6 +74,8 @@ func (f *payloadFlags) register(c *cobra.Command) {
 	flags.Uint32Var(&f.Streams, "max-streams", 4096, "requests of one connection that are under way at the same time")
 	flags.DurationVar(&f.World.DecideTimeout, "decide-timeout", 5*time.Second, "how long a decision about a request may take; the request is denied then")
 
+	f.decide.register(flags)
+
 	flags.StringVar(&f.log.Level, "log-level", "info", "debug, info, warn or error")
 	flags.StringVar(&f.log.Format, "log-format", "json", "json or text")
 	flags.DurationVar(&f.Delay, "shutdown-delay", 5*time.Second, "how long requests are still accepted after the signal to stop")
@@ -103,6 +107,12 @@ func (f *payloadFlags) check() (err error) {
 	}
 	f.World.Cluster = os.Getenv("CLUSTER_NAME")
 	f.World.Directory = directory.New()
+	if f.Decides() {
+		if err := f.decide.check(f.tlsCert, f.namespaces, os.Getenv); err != nil {
+			return err
+		}
+		f.World.Enforcer = (*enforce.Enforcer)(nil) // the configuration is looked at before its parts are made
+	}
 	return f.Options.Check()
 }
 
@@ -126,6 +136,11 @@ func (f *payloadFlags) run(ctx context.Context) error {
 		return err
 	}
 	f.Tasks, f.Ready = append(f.Tasks, watcher.Run), watcher.Ready
+	if f.Decides() {
+		if err := f.decides(cfg); err != nil {
+			return err
+		}
+	}
 	frugal()
 	f.Log.Info("Starting", "version", version.Get().Version, "namespaces", f.namespaces)
 	if err := payload.Run(ctx, f.Options); err != nil {

@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"slices"
 	"time"
 
 	extproc "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
@@ -40,7 +41,7 @@ type Options struct {
 	Certificate             func(*tls.ClientHelloInfo) (*tls.Certificate, error)
 	Registry                *prometheus.Registry // nil: a new one
 
-	// Tasks feed the processor; it is ready when Ready says nothing else.
+	// Tasks feed the processor and take its reports, until its last answer is over; it is ready when Ready says nothing else.
 	Tasks []func(context.Context) error
 	Ready func() error
 
@@ -57,6 +58,12 @@ func (o Options) Check() error {
 	}
 	_, err := o.chain()
 	return err
+}
+
+// Decides tells whether the configuration has requests decided about here. One that cannot be read is for Check to tell.
+func (o Options) Decides() bool {
+	pipeline, err := config.Parse(o.Config, plugins.Known)
+	return err == nil && slices.ContainsFunc(pipeline.Request, func(p config.Plugin) bool { return p.Type == plugins.Enforcement })
 }
 
 func (o Options) chain() (plugins.Chain, error) {
@@ -94,6 +101,15 @@ func Run(ctx context.Context, o Options) error {
 		}
 		return o.Ready()
 	}}}
+	life, end := context.WithCancel(context.WithoutCancel(ctx))
+	defer end()
+	tasks := []func(context.Context) error{func(ctx context.Context) error {
+		defer end()
+		return o.answer(ctx, rpc, listener)
+	}}
+	for _, task := range o.Tasks {
+		tasks = append(tasks, func(context.Context) error { return task(life) })
+	}
 	o.Log.Info("Serving", "what", "Envoy", "address", listener.Addr().String(), "tls", o.Certificate != nil)
 	return process.Program{
 		Log: o.Log,
@@ -101,7 +117,7 @@ func Run(ctx context.Context, o Options) error {
 			{Name: "health", Address: o.Health, Handler: ready.Handler(o.Log)},
 			{Name: "metrics", Address: o.Metrics, Handler: process.Metrics(registry, nil, o.Log)},
 		},
-		Tasks:   append([]func(context.Context) error{func(ctx context.Context) error { return o.answer(ctx, rpc, listener) }}, o.Tasks...),
+		Tasks:   tasks,
 		Timeout: o.Timeout,
 	}.Run(ctx)
 }
