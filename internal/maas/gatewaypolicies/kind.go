@@ -125,7 +125,7 @@ func (k Kind) Plan(g *gatewayv1.Gateway, seen Seen) engine.Plan {
 	isDefault := client.ObjectKeyFromObject(g) == types.NamespacedName{Namespace: seen.GatewayNamespace, Name: seen.GatewayName}
 	auth := kuadrant.Auth{
 		Namespace: g.Namespace, Gateway: g.Name, Name: naming.GatewayAuthPolicy(g.Name, isDefault),
-		API:      fmt.Sprintf("https://%s.%s.svc.cluster.local:8443", naming.OfTenant("maas-api", seen.Tenant.Name), seen.InfraNamespace),
+		API:      fmt.Sprintf("https://%s.%s.svc.cluster.local:8444", naming.OfTenant("maas-api", seen.Tenant.Name), seen.InfraNamespace),
 		Audience: seen.Audience, OIDC: seen.Tenant.OIDC, KeyHeader: seen.KeyHeader,
 		MetadataTTL: seen.MetadataTTL, AuthorizationTTL: seen.AuthorizationTTL,
 	}.Policy()
