@@ -178,7 +178,7 @@ func plain(a Address) int {
 
 // covers tells whether a host of a route, which may begin with a star, means a host.
 func covers(pattern, host string) bool {
-	if rest, any := strings.CutPrefix(pattern, "*"); any {
+	if rest, many := strings.CutPrefix(pattern, "*"); many {
 		return strings.HasSuffix(host, rest) && len(host) > len(rest)
 	}
 	return strings.EqualFold(pattern, host)
