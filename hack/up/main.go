@@ -51,6 +51,8 @@ type up struct {
 	out     io.Writer
 	// noGateway leaves out the gateway in front of models.
 	noGateway bool
+	// activator lets services sleep while nobody asks for them.
+	activator bool
 }
 
 func command(ctx context.Context, args []string, out io.Writer) error {
@@ -62,6 +64,7 @@ func command(ctx context.Context, args []string, out io.Writer) error {
 	flags.StringVar(&u.image, "image", "", "with KUBECONFIG: the image, as the nodes of that cluster find it")
 	flags.StringVar(&u.pod, "pod-image", "", "with KUBECONFIG: the image of what runs once per pod (default: the image with -pod behind its name)")
 	flags.StringVar(&u.version, "version", "", "version that the manager is built as (default: v and the chart's appVersion)")
+	flags.BoolVar(&u.activator, "activator", false, "run the activator, which lets services with minReplicas: 0 sleep while nobody asks for them")
 	flags.BoolVar(&u.noGateway, "no-gateway", false, "start no gateway; models answer at the addresses of their Services alone")
 	status := false
 	flags.BoolVar(&status, "status", false, "show what runs, and fail when a part of it is not well")
@@ -128,7 +131,7 @@ func (u *up) run(ctx context.Context, kubeconfig string) error {
 	if err := u.loadTransformer(ctx); err != nil {
 		return err
 	}
-	if err := u.install(ctx, own, localValues(image, pod, server, etcd, gateway != nil)); err != nil {
+	if err := u.install(ctx, own, u.withActivator(localValues(image, pod, server, etcd, gateway != nil))); err != nil {
 		return err
 	}
 	if err := u.awaitGateway(ctx, own, gateway); err != nil {

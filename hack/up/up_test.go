@@ -60,6 +60,30 @@ func TestValues(t *testing.T) {
 	}
 }
 
+// TestActivatorIsAskedFor: it costs memory, and is there for who asks for it, once.
+func TestActivatorIsAskedFor(t *testing.T) {
+	for asked, want := range map[bool]int{false: 0, true: 1} {
+		u := &up{activator: asked}
+		objects, err := chart.Render("../../"+chartDir, chart.Release{Values: u.withActivator(localValues("a:b", "c:d", serverImage+":e", "f:g", true))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := 0
+		for _, o := range objects {
+			text, err := o.MarshalJSON()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if o.GetKind() == "Deployment" && o.GetName() == "modelplane-activator" && strings.Contains(string(text), `"replicas":1,`) {
+				found++
+			}
+		}
+		if found != want {
+			t.Errorf("asked for it: %v, there are %d with one replica", asked, found)
+		}
+	}
+}
+
 func TestCopyTreeIsReadableByEverybody(t *testing.T) {
 	from, to := t.TempDir(), filepath.Join(t.TempDir(), "copy")
 	if err := os.Mkdir(filepath.Join(from, "sub"), 0o700); err != nil {

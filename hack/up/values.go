@@ -47,6 +47,15 @@ func localValues(manager, pod, server, etcd string, withGateway bool) map[string
 	return values
 }
 
+// withActivator adds one replica of it where that was asked for: on one machine another would not outlive it.
+func (u *up) withActivator(values map[string]any) map[string]any {
+	if u.activator {
+		values["activator"] = map[string]any{"enabled": true, "replicas": 1,
+			"resources": map[string]any{"requests": map[string]any{"cpu": "10m", "memory": "32Mi"}, "limits": map[string]any{"memory": "256Mi"}}}
+	}
+	return values
+}
+
 // smallMesh asks for little beside each model server, and has one pod of them.
 func smallMesh() map[string]any {
 	little := func() map[string]any {
