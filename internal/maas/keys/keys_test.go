@@ -194,7 +194,7 @@ func FuzzParse(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, text string) {
 		k, err := Parse(text)
-		if err == nil && (k.Reveal() != text || len(text) > maxLength || strings.Contains(k.String(), k.secret) && len(k.secret) > len(k.id)) {
+		if err == nil && (k.Reveal() != text || len(text) > maxLength || k.String() != Prefix+k.id[:min(12, len(k.id))]+"...") {
 			t.Errorf("%q is read as %q", text, k.Reveal())
 		}
 	})
