@@ -16,7 +16,7 @@ TESTFLAGS ?=
 # How many test packages run at once. Each may start an API server of its own, and waits for it more than it computes.
 TESTJOBS ?= $(shell echo $$((3 * $$(nproc))))
 # Packages whose tests take longest. They begin first, the longest before all, so that none of them is waited for alone at the end.
-SLOW := $(addprefix ./,test/packaging test/serving internal/mlflow test/engine internal/serving bench/serving bench/modelmesh hack/image internal/serving/graphs internal/serving/trainedmodels)
+SLOW := $(addprefix ./,test/packaging test/serving internal/maas internal/mlflow test/engine internal/serving bench/serving bench/modelmesh hack/image internal/maas/external internal/serving/graphs internal/serving/trainedmodels)
 # Packages in which many things happen at once. With RACE=1 they are tested with the race detector instead of without.
 RACY := $(addprefix ./internal/,engine/... testkit/... process/... manager/... certs/... admission/... fetch/... modelmesh/mesh/... modelmesh/puller modelmesh/rest openinference modelregistry/catalog/... modelregistry/server modelregistry/server/entity modelregistry/server/filter serving/agent/... serving/router serving/qpext maas/quota maas/enforce maas/metering)
 RACE ?=

@@ -124,7 +124,7 @@ func (r *recorder) Get(ctx context.Context, key client.ObjectKey, obj client.Obj
 	if err != nil {
 		return err
 	}
-	if !r.scope.sees(gk, key.Namespace) && !(r.home[gk] && key.Namespace == r.scope.Home) {
+	if !r.scope.sees(gk, key.Namespace) && (!r.home[gk] || key.Namespace != r.scope.Home) {
 		// What the manager may not look at is not there for it.
 		return outOfSight{apierrors.NewNotFound(schema.GroupResource{Group: gk.Group, Resource: gk.Kind}, key.Name)}
 	}
