@@ -30,10 +30,12 @@ func newFieldToHeader(p config.Plugin, _ *World) (any, error) {
 	return f, nil
 }
 
-// Request sets the header, or takes away one that the client has made up.
+// Request sets the header, or takes away one that the client has made up. Where the path names the model, the body's must not
+// choose the route: what is paid for and what answers would be two.
 func (f fieldToHeader) Request(_ context.Context, x *exchange.Exchange) error {
 	value := ""
-	if x.Body != nil {
+	byPath := strings.EqualFold(f.Header, exchange.ModelHeader) && exchange.PathModel(x.Path) != ""
+	if x.Body != nil && !byPath {
 		value = x.Body.String(f.Field)
 	}
 	before := x.Headers.Get(f.Header)

@@ -117,8 +117,8 @@ func TestResolver(t *testing.T) {
 	if err != nil || x.Provider == nil || x.Headers.Get(exchange.ModelHeader) != "gpt" {
 		t.Errorf("%v: %+v", err, x)
 	}
-	x, err = request(t, c, "/team/llama/v1/chat/completions", `{"model":"gpt"}`)
-	if err != nil || x.Provider != nil {
+	x, err = request(t, c, "/team/llama/v1/chat/completions", `{"model":"gpt"}`, "x-gateway-model-name", "forged")
+	if err != nil || x.Provider != nil || x.Headers.Get(exchange.ModelHeader) != "" {
 		t.Errorf("%v: %+v", err, x)
 	}
 	for _, test := range []struct {
