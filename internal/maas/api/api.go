@@ -22,6 +22,7 @@ import (
 	"unicode"
 
 	"github.com/modelplane/modelplane/internal/maas/keys"
+	"github.com/modelplane/modelplane/internal/maas/metering"
 	"github.com/modelplane/modelplane/internal/maas/selection"
 	"github.com/modelplane/modelplane/internal/maas/store"
 )
@@ -41,6 +42,8 @@ type Options struct {
 	Digester *keys.Digester
 	Index    *selection.Index
 	Identity *Identity
+	// Usage keeps what requests have used; nil: nobody counts here, and its routes are not there.
+	Usage metering.Rows
 	// Admin tells whether somebody may see and end the keys of others.
 	Admin func(ctx context.Context, who Caller) (bool, error)
 	// Tenants answers /v1/tenants; nil where nobody can say.
@@ -81,6 +84,8 @@ func New(o Options) *API {
 type route struct {
 	method, path string
 	handle       func(*API, *http.Request, Caller) (answer, error)
+	// usage is instead of handle for routes about usage, which bound what they read and write tables themselves.
+	usage func(*API, http.ResponseWriter, *http.Request)
 	// who tells whether a caller is needed.
 	who access
 	doc operation
@@ -113,6 +118,12 @@ func (a *API) Internal(may func(*http.Request) error) http.Handler {
 func (a *API) handler(routes []route) http.Handler {
 	mux := http.NewServeMux()
 	for _, r := range routes {
+		if r.usage != nil {
+			if a.Usage != nil {
+				mux.HandleFunc(r.method+" "+r.path, func(w http.ResponseWriter, req *http.Request) { r.usage(a, w, req) })
+			}
+			continue
+		}
 		mux.HandleFunc(r.method+" "+r.path, func(w http.ResponseWriter, req *http.Request) {
 			a.write(w, req, a.run(r, w, req))
 		})
@@ -200,7 +211,7 @@ func (a *API) failure(req *http.Request, err error) answer {
 
 // isNested tells which error shape a path has.
 func isNested(path string) bool {
-	return path == "/v1/models" || path == "/v1/subscriptions" || strings.HasPrefix(path, "/v1/model/")
+	return path == "/v1/models" || path == "/v1/subscriptions" || path == metering.PathShow || strings.HasPrefix(path, "/v1/model/")
 }
 
 func (a *API) write(w http.ResponseWriter, req *http.Request, out answer) {

@@ -20,6 +20,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/modelplane/modelplane/internal/maas/keys"
+	"github.com/modelplane/modelplane/internal/maas/metering"
 	"github.com/modelplane/modelplane/internal/maas/selection"
 	"github.com/modelplane/modelplane/internal/maas/store"
 	"github.com/modelplane/modelplane/internal/testkit"
@@ -96,6 +97,10 @@ func start(t *testing.T, url string) *server {
 	if err != nil {
 		t.Fatal(err)
 	}
+	usage := metering.NewSQL(kept.DB(), kept.Postgres())
+	if err := usage.Prepare(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	s := &server{T: t, store: kept, clock: &clock{}}
 	uses := store.NewUses(kept, 50*time.Millisecond, log)
 	cache := keys.NewCache(kept, digester, keys.CacheOptions{Tenant: tenantName, Used: uses.Note, Debounce: time.Minute, Now: s.clock.now})
@@ -105,7 +110,7 @@ func start(t *testing.T, url string) *server {
 	tasks.Go(func() { _ = uses.Run(ctx) })
 	t.Cleanup(func() { stop(); tasks.Wait(); _ = kept.Close() })
 	s.api = New(Options{
-		Log: log, Tenant: tenantName, MaxDays: 90, Store: kept, Cache: cache, Digester: digester, Index: index(), Metrics: NewMetrics(prometheus.NewRegistry()),
+		Log: log, Tenant: tenantName, MaxDays: 90, Store: kept, Cache: cache, Digester: digester, Index: index(), Usage: usage, Metrics: NewMetrics(prometheus.NewRegistry()),
 		Identity: &Identity{Cache: cache, Review: people, Gateway: GatewayTrust{Secret: func() string { return gatewaySecret }}.Is},
 		Admin: func(_ context.Context, who Caller) (bool, error) {
 			if who.Username == "ann" && len(who.Groups) > 5 {

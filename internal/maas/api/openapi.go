@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/modelplane/modelplane/internal/version"
 )
@@ -92,6 +93,10 @@ func schemaOf(t reflect.Type, schemas object) object {
 	switch {
 	case t == rawJSON:
 		return object{"oneOf": []any{object{"type": "string"}, object{"type": "number"}}}
+	case t == reflect.TypeFor[time.Time]():
+		return object{"type": "string", "format": "date-time"}
+	case t.Kind() == reflect.Interface:
+		return object{}
 	case t.Kind() == reflect.Pointer:
 		return schemaOf(t.Elem(), schemas)
 	case t.Kind() == reflect.Slice:

@@ -24,6 +24,7 @@ import (
 
 	"github.com/modelplane/modelplane/internal/certs"
 	"github.com/modelplane/modelplane/internal/maas/keys"
+	"github.com/modelplane/modelplane/internal/maas/metering"
 	"github.com/modelplane/modelplane/internal/maas/selection"
 	"github.com/modelplane/modelplane/internal/maas/selection/feed"
 	"github.com/modelplane/modelplane/internal/maas/store"
@@ -129,6 +130,10 @@ func (p *Program) Run(ctx context.Context) error {
 	if err != nil {
 		return errors.Join(err, kept.Close())
 	}
+	usage := metering.NewSQL(kept.DB(), kept.Postgres())
+	if err := usage.Prepare(ctx); err != nil {
+		return errors.Join(err, kept.Close())
+	}
 	registry := process.NewRegistry("maas-api")
 	registry.MustRegister(collectors.NewDBStatsCollector(kept.DB(), "maas-api"))
 	CacheMetrics(registry, cache)
@@ -136,7 +141,7 @@ func (p *Program) Run(ctx context.Context) error {
 	a := New(Options{
 		Log: p.Log, Tenant: p.TenantName, MaxDays: p.MaxDays, Store: kept, Cache: cache, Digester: digester, Index: index, Admin: cluster.Admin, Tenants: cluster,
 		Identity: &Identity{Cache: cache, Review: cluster.Review, Gateway: GatewayTrust{Names: p.GatewayClientNames, Secret: p.gatewaySecret}.Is},
-		Metrics:  NewMetrics(registry), Synced: watched.Synced, Debug: p.Debug,
+		Metrics:  NewMetrics(registry), Usage: usage, Synced: watched.Synced, Debug: p.Debug,
 	})
 	servers, err := p.servers(a, cluster)
 	if err != nil {

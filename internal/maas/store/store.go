@@ -225,7 +225,10 @@ func (s *Store) Close() error {
 	return err
 }
 
-// DB is for those who count its connections.
+// Postgres tells that the database is one that several servers may share.
+func (s *Store) Postgres() bool { return s.postgres }
+
+// DB is for those who count its connections, and for tables of others.
 func (s *Store) DB() *sql.DB { return s.db }
 
 // live limits a statement to keys that can be used.
