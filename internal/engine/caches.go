@@ -132,11 +132,11 @@ func (c *caches) of(in Input, object client.Object, controller string) (cache.Ca
 		key += " at home"
 		namespaces[c.scope.Home] = cache.Config{}
 	}
-	if in.Select == nil && in.Trim == nil && !in.Home {
-		return c.mgr.GetCache(), nil // whole, whatever others keep of the same kind in a cache of ours
-	}
 	if err := c.trims.add(key, object, in.Trim, controller); err != nil {
 		return nil, err
+	}
+	if in.Select == nil && in.Trim == nil && !in.Home {
+		return c.mgr.GetCache(), nil
 	}
 	if have, ok := c.inputs[key]; ok {
 		return have, nil
