@@ -69,6 +69,9 @@ func (p *planner) plugins() map[string]string {
 	}
 }
 
+// apiTrust is where a processor that checks keys finds whom it must trust to be maas-api, which has an authority of its own.
+const apiTrust = "/etc/modelplane/maas-api"
+
 // processors plans the payload processor and what it needs.
 func (p *planner) processors() {
 	meta := p.edge(processorName, processorName)
@@ -78,6 +81,9 @@ func (p *planner) processors() {
 		p.certificate(meta, p.seen.Processor),
 		p.trusted(meta, p.seen.Processor),
 	)
+	if p.builtIn {
+		p.add(0, p.trusted(p.edge(processorName, processorName+"-api"), p.seen.API))
+	}
 	p.add(0, p.may(meta, []rbacv1.PolicyRule{
 		{APIGroups: []string{"inference.opendatahub.io"}, Resources: []string{"externalmodels", "externalproviders"}, Verbs: read},
 		{APIGroups: []string{"maas.opendatahub.io"}, Resources: []string{"externalmodels", "maasmodelrefs", "maassubscriptions", "maasauthpolicies", "maastenantconfigs"}, Verbs: read},
@@ -98,12 +104,23 @@ func (p *planner) processor(app, file, cpu, memory, maxCPU, maxMemory string) {
 		{Name: "TENANT_NAMESPACE", Value: p.config.Namespace}, {Name: "TENANT_NAME", Value: p.seen.Tenant}, {Name: "NAMESPACE", Value: p.InfraNamespace},
 		{Name: "TLS_CERT", Value: certificateDir + "/tls.crt"}, {Name: "TLS_KEY", Value: certificateDir + "/tls.key"},
 	}
-	c := p.container(app, []string{"payload-processing", "--config-file=" + configDir + "/" + file}, env,
+	args := []string{"payload-processing", "--config-file=" + configDir + "/" + file}
+	if p.builtIn {
+		args = append(args, "--maas-api-ca-file="+apiTrust+"/"+caKey)
+	}
+	c := p.container(app, args, env,
 		map[string]int32{"grpc": processorPort, "health": processorHealthPort, "metrics": processorMetricsPort}, cpu, memory, maxCPU, maxMemory)
 	c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: "config", MountPath: configDir, ReadOnly: true})
 	c.ReadinessProbe = &corev1.Probe{PeriodSeconds: 5, ProbeHandler: corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromString("grpc")}}}
-	config := corev1.Volume{Name: "config", VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: p.name(pluginsName)}}}}
-	d := p.deployment(p.edge(app, app), app, c, p.processorReplicas(app), []corev1.Volume{config})
+	from := func(name, configMap string) corev1.Volume {
+		return corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: configMap}}}}
+	}
+	volumes := []corev1.Volume{from("config", p.name(pluginsName))}
+	if p.builtIn {
+		c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: "maas-api", MountPath: apiTrust, ReadOnly: true})
+		volumes = append(volumes, from("maas-api", caName(p.name(processorName+"-api"))))
+	}
+	d := p.deployment(p.edge(app, app), app, c, p.processorReplicas(app), volumes)
 	p.add(1, d)
 	if app == processorName && p.autoscaled() {
 		p.children[len(p.children)-1].Initial = []string{"spec.replicas"}
