@@ -14,23 +14,44 @@ TESTLINK := -vet=off -ldflags=-w
 # Passed on to go test, for example TESTFLAGS='-run TestPlan -v' or TESTFLAGS=-race.
 TESTFLAGS ?=
 # How many test packages run at once. Each may start an API server of its own, and waits for it more than it computes.
-TESTJOBS ?= $(shell echo $$((3 * $$(nproc))))
+TESTJOBS ?= 4
 # Packages whose tests take longest. They begin first, the longest before all, so that none of them is waited for alone at the end.
 SLOW := $(addprefix ./,test/packaging test/serving internal/maas internal/mlflow test/engine internal/serving bench/serving bench/modelmesh hack/image internal/maas/external internal/serving/graphs internal/serving/trainedmodels)
 # Packages in which many things happen at once. With RACE=1 they are tested with the race detector instead of without.
 RACY := $(addprefix ./internal/,engine/... testkit/... process/... manager/... certs/... admission/... fetch/... modelmesh/mesh/... modelmesh/puller modelmesh/rest openinference modelregistry/catalog/... modelregistry/server modelregistry/server/entity modelregistry/server/filter serving/agent/... serving/router serving/qpext maas/quota maas/enforce maas/metering)
+# 1: they are. A commit: those of them that have changed since then. Empty: none is.
 RACE ?=
+# Packages that measure, or start several processes of their own: they are tested one at a time, when all others have ended.
+ALONE := $(addprefix ./,cmd/modelplane-pod internal/modelmesh/mesh/... internal/serving/activator internal/maas/api internal/maas/quota internal/serving/agent/... bench/agent bench/gateway bench/modelmesh)
+export GO SLOW RACY ALONE RACE
+# Whether `make test` vets.
+VET ?= 1
+# A folder: what tests say is written there, too, an event a line. And whether those that fail are run once more, alone, after
+# all others: never after a data race, a panic or a time-out.
+export TESTJSON ?=
+export TESTAGAIN ?=
+GOTESTSUM = $$($(GO) tool -modfile=$(CURDIR)/tools/gotestsum/go.mod -n gotestsum) --no-color --format pkgname-and-test-fails --format-hide-empty-pkg --hide-summary skipped,output \
+	$(if $(TESTJSON),--jsonfile '$(TESTJSON)/$(1).json')
+# $(call tests,NAME,PACKAGES,FLAGS): tests packages, none if there are none.
+tests = packages="$(2)"; [ -z "$$packages" ] || $(GOTESTSUM) $(if $(TESTAGAIN),--rerun-fails=1 --rerun-fails-max-failures=10 --rerun-fails-run-root-test --rerun-fails-abort-on-data-race) \
+	--packages "$$packages" -- $(TESTLINK) -timeout 15m $(3) $(TESTFLAGS)
 # For each fuzz target.
 FUZZTIME ?= 30s
 # A commit: fuzz only what has changed since then. Everything if empty.
 FUZZSINCE ?=
 # Seconds of fuzzing in all: each target gets its share, at most FUZZTIME and at least 5 s. No limit if empty.
 FUZZBUDGET ?=
+# One flag for the end-to-end tests, for example E2EFLAGS='-run=^TestMachine$$$$/^side_by_side$$$$/^traffic$$$$', and the time they have.
+E2EFLAGS ?=
+E2ETIMEOUT ?= 25m
 # The numbers of InferenceServices that are measured, one run each.
 BENCHSERVICES ?= 1000 5000
 # The numbers of Predictors that are measured, one run each.
 BENCHPREDICTORS ?= 2000 10000
-LINT := $(GO) tool -modfile=$(CURDIR)/tools/go.mod golangci-lint
+LINT = $$($(GO) tool -modfile=$(CURDIR)/tools/go.mod -n golangci-lint)
+# A commit: modules beside the main one are checked only where they have changed since then. Those that were found good are
+# not checked again until they change.
+LINTSINCE ?=
 
 state := $${XDG_STATE_HOME:-$$HOME/.local/state}/modelplane
 # Passed on to hack/up, for example UPFLAGS='--timeout 10m' or UPFLAGS=--no-gateway.
@@ -78,60 +99,96 @@ build: ## Build bin/modelplane and bin/modelplane-pod
 	@$(GO) build -o bin/ ./cmd/modelplane ./cmd/modelplane-pod
 
 .PHONY: test
-test: ## Run every test that needs no node, against a real API server
+test: test-parts $(if $(VET),vet) ## Run every test that needs no node, against a real API server
+	@failed=; $(MAKE) --no-print-directory test-together || failed=1; \
+	$(MAKE) --no-print-directory test-alone || failed=1; \
+	[ -z "$$failed" ]
+
+.PHONY: vet
+vet:
+	@echo "==> go vet"
+	@$(GO) run ./hack/progress $(GO) vet -v ./...
+	@for module in local runtimes/etcd; do (cd $$module && $(GO) vet ./...); done
+	@if command -v $${CC:-gcc} >/dev/null; then cd runtimes/onnx && CGO_ENABLED=1 $(GO) vet ./...; fi
+
+.PHONY: test-parts
+test-parts:
 	@echo "==> programs for the tests"
-	@assets=$$($(GO) run ./hack/assets); export KUBEBUILDER_ASSETS="$$assets"; \
-	echo "    $$assets"; \
-	echo "    kwok, which plays nodes (a minute the first time)"; \
-	$(GO) tool -C bench/serving/kwok -n kwok >/dev/null; \
-	echo "    an S3 server (three minutes the first time)"; \
-	$(GO) tool -C internal/fetch/fetchtest/gateway/versitygw -n versitygw >/dev/null; \
-	echo "    the known model registry (two minutes the first time)"; \
-	$(GO) tool -C internal/testkit/upstream/modelregistry -n model-registry >/dev/null; \
-	$(GO) run ./test/e2e/parts mlmd >/dev/null || [ -z "$${CI:-}" ]; \
-	echo "==> go vet"; \
-	$(GO) run ./hack/progress $(GO) vet -v ./...; \
-	(cd local && $(GO) vet ./...); \
-	echo "==> tests; those with the race detector, of the local control plane and of the ONNX server run beside, and speak after them"; \
-	log=$$(mktemp); $(MAKE) --no-print-directory --keep-going --jobs 2 --output-sync=target test-beside TESTJOBS=$$(nproc) >"$$log" 2>&1 & beside=$$!; \
-	packages=$$($(GO) list $(SLOW) ./... | awk '!seen[$$0]++'); \
-	[ -z "$(RACE)" ] || packages=$$(grep -vxFf <($(GO) list $(RACY)) <<<"$$packages"); \
-	failed=; $(GO) test $(TESTLINK) -p $(TESTJOBS) -timeout 20m $(TESTFLAGS) $$packages || failed=1; \
-	wait "$$beside" || failed=1; \
-	cat "$$log"; rm -f "$$log"; [ -z "$$failed" ]
+	@echo "    $$($(GO) run ./hack/assets)"
+	@echo "    kwok, which plays nodes (a minute the first time)"
+	@$(GO) tool -C bench/serving/kwok -n kwok >/dev/null
+	@echo "    an S3 server (three minutes the first time)"
+	@$(GO) tool -C internal/fetch/fetchtest/gateway/versitygw -n versitygw >/dev/null
+	@echo "    the known model registry (two minutes the first time)"
+	@$(GO) tool -C internal/testkit/upstream/modelregistry -n model-registry >/dev/null
+	@echo "    the program that runs tests"
+	@$(GO) tool -modfile=$(CURDIR)/tools/gotestsum/go.mod -n gotestsum >/dev/null
+	@$(GO) run ./test/e2e/parts mlmd >/dev/null || [ -z "$${CI:-}" ]
 
-# Each of these leaves a core idle when it runs alone.
-.PHONY: test-beside
-test-beside: $(if $(RACE),test-race) test-local test-onnx test-etcd
+# Together: at most TESTJOBS test binaries at once, and nothing beside them.
+.PHONY: test-together
+test-together: ## Run the tests that may run beside others
+	@export KUBEBUILDER_ASSETS="$$($(GO) run ./hack/assets)"; failed=; \
+	echo "==> tests, $(TESTJOBS) packages at once"; \
+	$(call tests,together,$$(hack/lanes.sh together plain),-p $(TESTJOBS)) || failed=1; \
+	if [ -n "$(RACE)" ]; then \
+		echo "==> tests with the race detector (needs a C compiler; its builds take minutes the first time)"; export CGO_ENABLED=1; \
+		$(call tests,together-race,$$(hack/lanes.sh together race),-race -p $(TESTJOBS)) || failed=1; \
+		export CGO_ENABLED=0; \
+	fi; \
+	echo "==> tests of the local control plane"; cd local; \
+	$(call tests,local,./...,-p $(TESTJOBS)) || failed=1; \
+	[ -z "$$failed" ]
 
-.PHONY: test-local
-test-local: ## Run the tests of the local control plane
-	@echo "==> tests of the local control plane"
-	@cd local && $(GO) test $(TESTLINK) -p $(TESTJOBS) -timeout 20m $(TESTFLAGS) ./...
-
-.PHONY: test-race
-test-race: ## Run the tests of packages in which many things happen at once with the race detector (needs a C compiler)
-	@echo "==> tests with the race detector (its builds take minutes the first time)"
-	@export KUBEBUILDER_ASSETS="$$($(GO) run ./hack/assets)"; \
-	CGO_ENABLED=1 $(GO) test -race $(TESTLINK) -p $(TESTJOBS) -timeout 20m $(TESTFLAGS) $(RACY)
+# Alone: one test binary at a time.
+.PHONY: test-alone
+test-alone: ## Run the tests that measure, or start several processes of their own, one package at a time
+	@export KUBEBUILDER_ASSETS="$$($(GO) run ./hack/assets)"; failed=; \
+	echo "==> tests, one package at a time"; \
+	$(call tests,alone,$$(hack/lanes.sh alone plain),-p 1) || failed=1; \
+	if [ -n "$(RACE)" ]; then \
+		echo "==> tests with the race detector, one package at a time"; export CGO_ENABLED=1; \
+		$(call tests,alone-race,$$(hack/lanes.sh alone race),-race -p 1) || failed=1; \
+		export CGO_ENABLED=0; \
+	fi; \
+	$(MAKE) --no-print-directory test-onnx || failed=1; \
+	$(MAKE) --no-print-directory test-etcd || failed=1; \
+	[ -z "$$failed" ]
 
 .PHONY: test-onnx
 test-onnx: ## Run the tests of the ONNX server, as far as there are a C compiler and ONNX Runtime
 	@echo "==> tests of the ONNX server"
 	@if ! command -v $${CC:-gcc} >/dev/null; then \
-		echo "    skipped: there is no C compiler (Debian: gcc and libc6-dev)"; exit; fi; \
+		echo "    there is no C compiler (Debian: gcc and libc6-dev)"; [ -z "$${CI:-}" ]; exit; fi; \
 	cd runtimes/onnx; export CGO_ENABLED=1; \
-	$(GO) run ./cmd/onnxfiles library || echo "    there is no ONNX Runtime; tests that need it are skipped"; \
-	$(GO) vet ./...; \
-	if [ -z "$(RACE)" ]; then $(GO) test $(TESTLINK) -p $(TESTJOBS) -timeout 20m $(TESTFLAGS) ./...; exit; fi; \
-	echo "    with the race detector, but for those of memory, which it takes itself"; \
-	$(GO) test -race $(TESTLINK) -p $(TESTJOBS) -timeout 20m -skip '^TestMemory' $(TESTFLAGS) ./...; \
-	$(GO) test $(TESTLINK) -p $(TESTJOBS) -timeout 20m -run '^TestMemory' $(TESTFLAGS) ./internal/serve
+	$(GO) run ./cmd/onnxfiles library || { echo "    there is no ONNX Runtime; tests that need it are skipped"; [ -z "$${CI:-}" ]; }; \
+	if [ -z "$(RACE)" ]; then $(call tests,onnx,./...,-p 1); exit; fi; \
+	failed=; echo "    with the race detector, but for those of memory, which it takes itself"; \
+	$(call tests,onnx-race,./...,-race -p 1 -skip '^TestMemory') || failed=1; \
+	$(call tests,onnx-memory,./internal/serve,-p 1 -run '^TestMemory') || failed=1; \
+	[ -z "$$failed" ]
 
 .PHONY: test-etcd
 test-etcd: ## Run the tests of the etcd that the chart runs
 	@echo "==> tests of etcd's image"
-	@cd runtimes/etcd && $(GO) vet ./... && $(GO) test $(TESTLINK) -p $(TESTJOBS) -timeout 20m $(TESTFLAGS) ./...
+	@cd runtimes/etcd && $(call tests,etcd,./...,-p 1)
+
+# Everything that is fetched or built for checks and tests, once, before anything is measured.
+.PHONY: parts
+parts: ## Fetch and build what all checks and tests use beside the product itself
+	@echo "==> Debian's packages"
+	@$(GO) run ./test/e2e/parts debian
+	@echo "==> Go modules"
+	@for module in $$(git ls-files 'go.mod' '*/go.mod' | xargs -n1 dirname); do \
+		echo "    $$module"; hack/thrice.sh $(GO) list -C "$$module" -deps -test -tags e2e $$([ "$$module" = runtimes/gateway ] || echo ./...) tool >/dev/null; done
+	@$(MAKE) --no-print-directory test-parts
+	@echo "==> the linter (minutes the first time)"
+	@$(GO) tool -modfile=$(CURDIR)/tools/go.mod -n golangci-lint >/dev/null
+	@$(MAKE) --no-print-directory bin/up build e2e-parts
+
+.PHONY: preflight
+preflight: ## Take away what ended runs of tests left on this machine, and say what is in the way
+	@$(GO) run ./hack/preflight
 
 .PHONY: e2e-parts
 e2e-parts: ## Fetch and build what the end-to-end tests use beside the product itself
@@ -172,12 +229,13 @@ e2e-parts: ## Fetch and build what the end-to-end tests use beside the product i
 	else exit 1; fi
 
 .PHONY: e2e
-e2e: bin/up e2e-parts ## Bring everything up on this machine, use it, break it, take it down
+e2e: preflight bin/up e2e-parts ## Bring everything up on this machine, use it, break it, take it down
 	@echo "==> end-to-end tests"
-	@local="$(local)"; MODELPLANE_LOCAL="$$local" MODELPLANE_UP="$(CURDIR)/bin/up" MODELPLANE_IMAGES=dist/e2e \
-		$(GO) test -tags e2e -count 1 -v -parallel 8 -timeout 30m $(TESTFLAGS) ./test/e2e/...
-	@echo "==> the cluster's addresses from another machine (nft is there now)"
-	@cd local && $(GO) test $(TESTLINK) -count 1 -run TestNeighboursDoNotReachTheCluster ./internal/cluster
+	@local="$(local)"; failed=; export MODELPLANE_LOCAL="$$local" MODELPLANE_UP="$(CURDIR)/bin/up" MODELPLANE_IMAGES=dist/e2e; \
+	$(call GOTESTSUM,e2e) --packages ./test/e2e/... -- -tags e2e -count 1 -parallel 8 -timeout $(E2ETIMEOUT) $(if $(E2EFLAGS),'$(E2EFLAGS)') $(TESTFLAGS) || failed=1; \
+	echo "==> the cluster's addresses from another machine (nft is there now)"; cd local; \
+	$(call tests,neighbours,./internal/cluster,-count 1 -run TestNeighboursDoNotReachTheCluster) || failed=1; \
+	[ -z "$$failed" ]
 
 .PHONY: bench
 bench: ## Run the benchmarks and check their figures against the expected ranges
@@ -220,23 +278,21 @@ fuzz: ## Run every fuzz target for FUZZTIME; an input that fails is kept below t
 
 .PHONY: lint
 lint: ## Check style and the walls between rooms, in all modules
-	@echo "==> lint (the linter is built first, about 2 minutes the first time)"
-	@$(LINT) run ./...
-	@# Not these four where Kubernetes itself is imported: with an empty cache they read all of its source, for minutes.
-	@cd local && $(LINT) run --config ../.golangci.yml --disable bodyclose,nilerr,staticcheck,wastedassign ./...
-	@# What cgo writes names the folder in which it ran. The setting keeps what is cached from one checkout out of another.
-	@cd runtimes/onnx && CGO_ENABLED=1 CGO_CPPFLAGS=-I$(CURDIR) $(LINT) run --config ../../.golangci.yml ./...
-	@cd runtimes/etcd && $(LINT) run --config ../../.golangci.yml ./...
+	@echo "==> lint (the linter is built first, minutes the first time)"
+	@linter="$(LINT)"; "$$linter" run ./...; export linter LINTSINCE="$(LINTSINCE)"; \
+	: "Not these four where Kubernetes itself is imported: with an empty cache they read all of its source, for minutes."; \
+	hack/lint-module.sh local --disable bodyclose,nilerr,staticcheck,wastedassign; \
+	: "What cgo writes names the folder in which it ran. The setting keeps what is cached from one checkout out of another."; \
+	CGO_ENABLED=1 CGO_CPPFLAGS=-I$(CURDIR) hack/lint-module.sh runtimes/onnx; \
+	hack/lint-module.sh runtimes/etcd
 	@# One file; a linter would have all of Envoy Gateway compiled first.
 	@unformatted=$$(gofmt -l runtimes/gateway); [ -z "$$unformatted" ] || { echo "not formatted: $$unformatted" >&2; exit 1; }
 
 .PHONY: fmt
 fmt: ## Format the code
-	@$(LINT) fmt ./...
-	@cd local && $(LINT) fmt --config ../.golangci.yml ./...
-	@cd runtimes/onnx && $(LINT) fmt --config ../../.golangci.yml ./...
-	@cd runtimes/etcd && $(LINT) fmt --config ../../.golangci.yml ./...
-	@cd runtimes/gateway && $(LINT) fmt --config ../../.golangci.yml ./...
+	@linter="$(LINT)"; "$$linter" fmt ./...
+	@linter="$(LINT)"; for module in local runtimes/onnx runtimes/etcd runtimes/gateway; do \
+		(cd $$module && "$$linter" fmt --config "$(CURDIR)/.golangci.yml" ./...); done
 
 .PHONY: generate
 generate: ## Write everything that is generated: deep copies, wire forms, definitions, chart, kustomize bases, reference pages
