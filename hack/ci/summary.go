@@ -231,10 +231,5 @@ func slowest(tests []*testResult, most int) []string {
 	return lines
 }
 
-// allowed are tests that may be skipped, each with its reason. Everything else that is skipped was not tested.
-var allowed = map[string]string{}
-
-func maySkip(t *testResult) bool {
-	_, ok := allowed[t.name()]
-	return ok
-}
+// maySkip: a fuzz target passes over inputs that say nothing to it. Everything else that is skipped was not tested.
+func maySkip(t *testResult) bool { return strings.HasPrefix(t.Test, "Fuzz") }
