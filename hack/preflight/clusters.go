@@ -67,17 +67,23 @@ func (p *preflight) clusters(owner string) []string {
 		dirs = append(dirs, owner)
 	}
 	for _, folder := range p.folders() {
-		for _, below := range []string{"*", "*/*", "*/*/*"} {
-			files, _ := filepath.Glob(filepath.Join(folder, below, marker))
-			for _, file := range files {
-				if dir := filepath.Dir(file); hasStarted(dir) {
-					dirs = append(dirs, dir)
-				}
-			}
-		}
+		dirs = append(dirs, clustersIn(folder)...)
 	}
 	slices.Sort(dirs)
 	return slices.Compact(dirs)
+}
+
+func clustersIn(folder string) []string {
+	var dirs []string
+	for _, below := range []string{"*", "*/*", "*/*/*"} {
+		files, _ := filepath.Glob(filepath.Join(folder, below, marker))
+		for _, file := range files {
+			if dir := filepath.Dir(file); hasStarted(dir) {
+				dirs = append(dirs, dir)
+			}
+		}
+	}
+	return dirs
 }
 
 // hasStarted tells whether a cluster can have left anything outside of its directory.

@@ -38,9 +38,12 @@ func isOfGo(folder string) bool {
 	return err == nil && !slices.ContainsFunc(entries, func(e os.DirEntry) bool { return !goSubdirs.MatchString(e.Name()) })
 }
 
-// removeFolders removes those that no living process can have made, refers to or has mounted something in.
+// removeFolders removes those that no living process can have made, refers to or has mounted something in. One with a
+// cluster that could not be ended stays: what is in it is needed to end it.
 func (p *preflight) removeFolders() {
-	all := slices.DeleteFunc(p.folders(), func(folder string) bool { return p.testBefore(modified(folder), time.Now()) != 0 })
+	all := slices.DeleteFunc(p.folders(), func(folder string) bool {
+		return p.testBefore(modified(folder), time.Now()) != 0 || len(clustersIn(folder)) > 0
+	})
 	if len(all) == 0 {
 		return
 	}
@@ -57,7 +60,7 @@ func (p *preflight) removeFolders() {
 		removed++
 	}
 	if removed > 0 {
-		p.did("removed %d folders of tests that are gone", removed)
+		p.did("removed folders of tests that are gone: %d", removed)
 	}
 }
 

@@ -280,6 +280,10 @@ func TestWhatCannotBeEnded(t *testing.T) {
 			if p.refused != tc.refused || !strings.Contains(out.String(), tc.says) || strings.Count(out.String(), "\n") != 1 {
 				t.Errorf("refused %v, said %q", p.refused, out)
 			}
+			p.removeFolders()
+			if !exists(dir) {
+				t.Error("what is needed to end it was removed")
+			}
 		})
 	}
 }
@@ -373,7 +377,7 @@ func TestFolders(t *testing.T) {
 			t.Errorf("%s is there: %v, want %v", name, got, want)
 		}
 	}
-	if want := []string{"removed 5 folders of tests that are gone"}; !cmp.Equal(want, p.done) {
+	if want := []string{"removed folders of tests that are gone: 5"}; !cmp.Equal(want, p.done) {
 		t.Errorf("said %q", p.done)
 	}
 	p.uid++
