@@ -95,7 +95,8 @@ func hasStarted(dir string) bool {
 
 // cluster ends one, or says who has to. Only one that has the machine is in the way of others.
 func (p *preflight) cluster(ctx context.Context, dir string, hasMachine bool) {
-	lives, ofTest, by := p.lives(dir), isBelow(dir, p.temp), p.findProgram(dir)
+	lives, by := p.lives(dir), p.findProgram(dir)
+	ofTest := slices.Contains(p.folders(), p.folderOf(dir))
 	if ofTest {
 		if test := p.testBefore(modified(p.folderOf(dir)), time.Now()); test != 0 {
 			if lives && hasMachine {
@@ -186,10 +187,12 @@ func locked(path string) bool {
 	return errors.Is(syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB), syscall.EWOULDBLOCK)
 }
 
-// folderOf is the folder of the temp directory that dir is in.
+// folderOf is the folder of the temp directory that dir is in; empty when it is elsewhere.
 func (p *preflight) folderOf(dir string) string {
-	first, _, _ := strings.Cut(strings.TrimPrefix(dir, p.temp+"/"), "/")
+	below, ok := strings.CutPrefix(dir, p.temp+"/")
+	if !ok {
+		return ""
+	}
+	first, _, _ := strings.Cut(below, "/")
 	return filepath.Join(p.temp, first)
 }
-
-func isBelow(path, dir string) bool { return strings.HasPrefix(path, dir+"/") }

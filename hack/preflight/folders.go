@@ -16,8 +16,8 @@ var (
 	// goFolder is how Go names the folder of a test; in it are folders with numbers.
 	goFolder  = regexp.MustCompile(`^(Test|Benchmark|Fuzz)\w*\d+$`)
 	goSubdirs = regexp.MustCompile(`^\d{3,}$`)
-	// ownFolder is how the project's tools and its test kit name theirs.
-	ownFolder = regexp.MustCompile(`^modelplane-[a-z-]+-\d+$`)
+	// ownFolder is how the project's tools, its test kit and mktemp in its scripts name theirs.
+	ownFolder = regexp.MustCompile(`^modelplane-[a-z-]+(-\d+|\.\w{10})$`)
 )
 
 // folders of the temp directory that tests made, by name, content and user.

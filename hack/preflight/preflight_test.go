@@ -193,7 +193,7 @@ func TestClusters(t *testing.T) {
 	for _, tc := range []struct {
 		name       string
 		ci         bool
-		folder     string // of a test, and its age; empty: the cluster is elsewhere
+		folder     string // below the temp directory; empty: the cluster is elsewhere
 		lives      string
 		unlinked   bool
 		want, says string // DIR is the state directory
@@ -203,6 +203,7 @@ func TestClusters(t *testing.T) {
 		{name: "of somebody, cannot be judged", ci: true, lives: "damage", says: "down --dir DIR"},
 		{name: "of somebody, dead", ci: true, want: "down --dir DIR --keep"},
 		{name: "of somebody, dead, not in CI"},
+		{name: "of somebody who works below the temp directory, runs", ci: true, folder: "work", lives: "process", says: "down --dir DIR"},
 		{name: "of an ended test, runs", ci: true, folder: old, lives: "process", want: "down --dir DIR"},
 		{name: "of an ended test, dead", ci: true, folder: old, want: "down --dir DIR"},
 		{name: "of an ended test, runs, is not the node", ci: true, folder: old, lives: "process", unlinked: true, want: "down --dir DIR"},
@@ -219,6 +220,8 @@ func TestClusters(t *testing.T) {
 			switch tc.folder {
 			case old:
 				dir = filepath.Join(p.folder(t, "TestMachine123", longAgo), "001", "state")
+			case "work":
+				dir = filepath.Join(p.folder(t, "work1", longAgo), "state")
 			case young:
 				livingTest(t)
 				dir = filepath.Join(p.folder(t, "TestMachine123", time.Now().Add(time.Minute)), "001", "state")
@@ -345,6 +348,7 @@ func TestFolders(t *testing.T) {
 		stays bool
 	}{
 		{"TestEnded123", longAgo, false}, {"BenchmarkEnded_x1", longAgo, false}, {"modelplane-testkit-42", longAgo, false}, {"modelplane-image-7", longAgo, false},
+		{"modelplane-up.aBcDeF0123", longAgo, false},
 		{"TestOfALivingOne5", young, true}, {"modelplane-bench-9", young, true},
 		{"Testament", longAgo, true}, {"modelplane-notes", longAgo, true}, {"somebody123", longAgo, true}, {serversDir, longAgo, true},
 		{"TestIn6", longAgo, true}, {"TestIn61", longAgo, false}, {"TestNamed8", longAgo, true}, {"TestOpen10", longAgo, true},
@@ -377,7 +381,7 @@ func TestFolders(t *testing.T) {
 			t.Errorf("%s is there: %v, want %v", name, got, want)
 		}
 	}
-	if want := []string{"removed folders of tests that are gone: 5"}; !cmp.Equal(want, p.done) {
+	if want := []string{"removed folders of tests that are gone: 6"}; !cmp.Equal(want, p.done) {
 		t.Errorf("said %q", p.done)
 	}
 	p.uid++
