@@ -24,23 +24,7 @@ func (c *Cluster) Down(ctx context.Context, keep bool) error {
 		return err
 	}
 	defer held.release()
-	for _, name := range slices.Backward(processNames) {
-		start := time.Now()
-		ended, err := stop(ctx, c.Dir, name)
-		if err != nil {
-			return err
-		}
-		if ended {
-			fmt.Fprintf(c.Out, "  %-24s ended in %s\n", name, elapsed(start))
-		}
-		if name == nameKubelet {
-			// Nobody starts them again now, and the API server need not wait for those that talk to it.
-			if err := c.endPods(ctx); err != nil {
-				return err
-			}
-		}
-	}
-	if err := c.downNode(ctx); err != nil {
+	if err := c.halt(ctx); err != nil {
 		return err
 	}
 	if keep {
@@ -57,6 +41,28 @@ func (c *Cluster) Down(ctx context.Context, keep bool) error {
 	}
 	fmt.Fprintf(c.Out, "  %-24s %s removed\n", "directory", c.Dir)
 	return nil
+}
+
+// halt ends the processes and takes away what the cluster has outside of its directory, in which everything stays that a
+// later Up needs. The caller holds the lock.
+func (c *Cluster) halt(ctx context.Context) error {
+	for _, name := range slices.Backward(processNames) {
+		start := time.Now()
+		ended, err := stop(ctx, c.Dir, name)
+		if err != nil {
+			return err
+		}
+		if ended {
+			fmt.Fprintf(c.Out, "  %-24s ended in %s\n", name, elapsed(start))
+		}
+		if name == nameKubelet {
+			// Nobody starts them again now, and the API server need not wait for those that talk to it.
+			if err := c.endPods(ctx); err != nil {
+				return err
+			}
+		}
+	}
+	return c.downNode(ctx)
 }
 
 // downNode removes the node, if there is one. When the state file cannot be read, the node's directory tells,

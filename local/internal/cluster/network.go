@@ -89,16 +89,6 @@ func (b *bringUp) claimLink(ctx context.Context) error {
 	return nil
 }
 
-// nodeOf is the directory of another cluster that this machine is the node of; empty if there is none. Everything of a
-// node that has a fixed name is that cluster's then.
-func (c *Cluster) nodeOf() string {
-	owner, err := linkOwner()
-	if err != nil || owner == "" || owner == c.Dir || !exists(owner) {
-		return ""
-	}
-	return owner
-}
-
 func linkOwner() (string, error) {
 	alias, err := os.ReadFile(filepath.Join("/sys/class/net", link, "ifalias"))
 	return strings.TrimSpace(string(alias)), err

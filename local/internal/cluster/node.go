@@ -64,6 +64,10 @@ func (c *Cluster) nodeFile(parts ...string) string {
 
 // prepareNode makes the machine fit to be a node and writes the configuration of what will run on it.
 func (b *bringUp) prepareNode(ctx context.Context) error {
+	// First, because it puts back what the node below remembers as the state of the machine before any node.
+	if err := b.endDeadOwner(ctx); err != nil {
+		return err
+	}
 	if b.state.Node == nil {
 		n, err := b.newNode()
 		if err != nil {
