@@ -190,7 +190,8 @@ parts: ## Fetch and build what all checks and tests use beside the product itsel
 
 .PHONY: preflight
 preflight: ## Take away what ended runs of tests left on this machine, and say what is in the way
-	@$(GO) run ./hack/preflight
+	@$(GO) build -o bin/preflight ./hack/preflight
+	@[ -n "$${MODELPLANE_DIR:-}" ] || bin/preflight
 
 .PHONY: e2e-parts
 e2e-parts: ## Fetch and build what the end-to-end tests use beside the product itself
