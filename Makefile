@@ -43,7 +43,7 @@ FUZZSINCE ?=
 FUZZBUDGET ?=
 # One flag for the end-to-end tests, for example E2EFLAGS='-run=^TestMachine$$$$/^side_by_side$$$$/^traffic$$$$', and the time they have.
 E2EFLAGS ?=
-E2ETIMEOUT ?= 25m
+E2ETIMEOUT ?= 22m
 # The numbers of InferenceServices that are measured, one run each.
 BENCHSERVICES ?= 1000 5000
 # The numbers of Predictors that are measured, one run each.

@@ -65,11 +65,14 @@ func (o *outcome) verdict() string {
 func (r *run) all(ctx context.Context) (bool, error) {
 	r.began = time.Now()
 	r.say("%s, %d processors, logs in %s", runtime.Version(), runtime.NumCPU(), r.Dir)
+	spare := time.Duration(0) // what a step does not need of its time is the next one's
 	for _, s := range r.Steps {
 		if ctx.Err() != nil {
 			break
 		}
+		s.Limit += spare
 		o := r.step(ctx, s, s.Name)
+		spare = max(0, s.Limit-o.Took)
 		if s.Fetches && o.Err == nil {
 			r.env = offline
 		}
@@ -97,12 +100,13 @@ func (r *run) again(ctx context.Context, o *outcome) {
 		return
 	}
 	for i, args := range o.step.Again(failed, tests) {
-		if left := r.Budget - time.Since(r.began); left < o.Limit {
+		left := r.Budget - time.Since(r.began)
+		if left < o.Took {
 			r.say("what failed in %s is not run again: %s are left of %s", o.Name, left.Round(time.Second), r.Budget)
 			return
 		}
 		s := o.step
-		s.Args = args
+		s.Args, s.Limit = args, left
 		again := r.step(ctx, s, fmt.Sprintf("%s-again-%d", o.Name, i+1))
 		again.Again = true
 	}
