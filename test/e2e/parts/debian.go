@@ -56,6 +56,7 @@ type debian struct {
 	apt    string // empty if it is no Debian
 	root   bool
 	policy string
+	lock   string // beside which a file keeps two from installing at once
 	dirs   []string
 	needed []needed
 	tell   io.Writer
@@ -64,7 +65,13 @@ type debian struct {
 // debianPackages installs all that is missing, so that nobody else does so while something is measured. It prints no path.
 func debianPackages(ctx context.Context) (string, error) {
 	apt, _ := exec.LookPath("apt-get") // empty says the same
-	d := debian{apt: apt, root: os.Geteuid() == 0, policy: policy, needed: ofDebian, tell: os.Stderr}
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return "", err
+	}
+	d := debian{
+		apt: apt, root: os.Geteuid() == 0, policy: policy, lock: filepath.Join(cache, "modelplane", "debian"), needed: ofDebian, tell: os.Stderr,
+	}
 	d.dirs = append(filepath.SplitList(os.Getenv("PATH")), filepath.SplitList(programDirs)...)
 	return "", d.install(ctx)
 }
@@ -102,6 +109,15 @@ func (d debian) install(ctx context.Context) error {
 	byHand := "apt-get install --no-install-recommends " + strings.Join(missing, " ")
 	if d.apt == "" || !d.root {
 		return fmt.Errorf("%w: this machine lacks %s; install what is missing, on Debian as root with: %s", errUnavailable, strings.Join(missing, ", "), byHand)
+	}
+	// Who comes second would not forbid services any more when the first one is done.
+	unlock, err := download.Lock(ctx, d.tell, d.lock)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if missing = d.missing(); len(missing) == 0 {
+		return nil
 	}
 	fmt.Fprintf(d.tell, "    installing %s\n", strings.Join(missing, ", "))
 	if err := d.withoutServices(func() error { return d.get(ctx, missing) }); err != nil {

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -13,6 +14,8 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+
+	"github.com/modelplane/modelplane/internal/download"
 )
 
 // TestDebian has a program in the place of apt-get, which writes down how it is called and whether services may start, and
@@ -57,7 +60,7 @@ case "$*" in *' install '*) for program in %s; do : >"bin/$program"; done; esac
 `, dir, test.failures, test.brings))
 			var told bytes.Buffer
 			d := debian{
-				apt: apt, root: !test.user, policy: filepath.Join(dir, "policy"), dirs: []string{"/nowhere", bin}, tell: &told,
+				apt: apt, root: !test.user, policy: filepath.Join(dir, "policy"), lock: filepath.Join(dir, "lock"), dirs: []string{"/nowhere", bin}, tell: &told,
 				needed: []needed{{"cluster", []string{"clusterd"}}, {"cluster", []string{"ctr"}}, {"server", []string{"redis-server", bin + "/*-check"}}},
 			}
 			if test.foreign {
@@ -81,6 +84,29 @@ case "$*" in *' install '*) for program in %s; do : >"bin/$program"; done; esac
 			}
 		})
 	}
+}
+
+// TestDebianTwice: who waits for another one that installs the same has nothing to do then.
+func TestDebianTwice(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		d := debian{
+			apt: "/nowhere", root: true, lock: filepath.Join(dir, "debian"), dirs: []string{dir},
+			needed: []needed{{"cluster", []string{"clusterd"}}}, tell: io.Discard,
+		}
+		unlock, err := download.Lock(t.Context(), io.Discard, d.lock)
+		if err != nil {
+			t.Fatal(err)
+		}
+		second := make(chan error)
+		go func() { second <- d.install(t.Context()) }()
+		synctest.Wait()
+		write(t, filepath.Join(dir, "clusterd"), "")
+		unlock()
+		if err := <-second; err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // TestDebianPolicyIsKept: a rule that the machine has is not ours to take away.
