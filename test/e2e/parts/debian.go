@@ -20,8 +20,8 @@ import (
 // needed is a program that tests or the local cluster call, in one of several places, and the package of Debian that has it.
 // A name is looked for where programs of the machine are, a path with a slash is a pattern.
 type needed struct {
-	pkg string
-	any []string
+	pkg    string
+	places []string
 }
 
 // ofDebian is what the local cluster, the servers of the test kit and the compiler of the ONNX server are. A test compares
@@ -80,7 +80,7 @@ func debianPackages(ctx context.Context) (string, error) {
 func (d debian) missing() []string {
 	var missing []string
 	for _, n := range d.needed {
-		if !slices.ContainsFunc(n.any, d.has) && !slices.Contains(missing, n.pkg) {
+		if !slices.ContainsFunc(n.places, d.has) && !slices.Contains(missing, n.pkg) {
 			missing = append(missing, n.pkg)
 		}
 	}

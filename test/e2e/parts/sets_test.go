@@ -185,7 +185,7 @@ func TestTwoAtOnce(t *testing.T) {
 		}
 		second := make(chan result)
 		var s set
-		s = set{name: "test", fill: func(ctx context.Context, py python, packages lock, dir string) error {
+		s = set{name: "test", fill: func(ctx context.Context, py python, packages lock, _ string) error {
 			if made.Add(1) == 1 {
 				go func() {
 					dir, err := s.make(ctx, py, packages)
