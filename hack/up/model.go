@@ -61,7 +61,7 @@ func (u *up) ensureCompiler(ctx context.Context) error {
 	}
 	start := time.Now()
 	for _, args := range []string{"update -q", "install -q -y --no-install-recommends gcc libc6-dev"} {
-		cmd := exec.CommandContext(ctx, apt, strings.Fields(args)...)
+		cmd := exec.CommandContext(ctx, apt, append([]string{"-o", "DPkg::Lock::Timeout=300"}, strings.Fields(args)...)...)
 		cmd.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive")
 		if out, err := cmd.CombinedOutput(); err != nil {
 			return fmt.Errorf("%s: %w\n%s", install, err, bytes.TrimSpace(out))

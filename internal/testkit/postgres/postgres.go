@@ -123,7 +123,7 @@ func find() (string, error) {
 	}
 	found, _ := filepath.Glob("/usr/lib/postgresql/*/bin/initdb")
 	if len(found) == 0 {
-		return "", errors.New("PostgreSQL is not installed (no initdb on the PATH or in /usr/lib/postgresql)")
+		return "", errors.New("PostgreSQL is not installed (no initdb on the PATH or in /usr/lib/postgresql); `make parts` installs it")
 	}
 	slices.Sort(found)
 	return filepath.Dir(found[len(found)-1]), nil

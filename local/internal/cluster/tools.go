@@ -114,7 +114,7 @@ func aptInstall(ctx context.Context, apt string, packages []string) error {
 		{"update", "-q"},
 		append([]string{"install", "-q", "-y", "--no-install-recommends"}, packages...),
 	} {
-		cmd := exec.CommandContext(ctx, apt, args...)
+		cmd := exec.CommandContext(ctx, apt, append([]string{"-o", "DPkg::Lock::Timeout=300"}, args...)...) // others may install now
 		cmd.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive")
 		var out bytes.Buffer
 		cmd.Stdout, cmd.Stderr = &out, &out

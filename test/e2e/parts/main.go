@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command parts gets together what the end-to-end tests need of others, from this machine and the package index of Python.
-// What it has made once it finds again. Envoy is not among it: hack/envoy fetches that, as for `make up`.
+// Command parts gets together what the tests need of others, from this machine, its package manager and the package index
+// of Python. What it has made once it finds again. Envoy is not among it: hack/envoy fetches that, as for `make up`.
 //
+//	go run ./test/e2e/parts debian   installs what is missing of Debian; it prints nothing
 //	go run ./test/e2e/parts tree     prints the directory with all files of an image of MLflow: Python, the packages that
 //	                                       the server needs, the shared libraries and the shell that both need
 //	go run ./test/e2e/parts python   prints a Python that can import mlflow, from the same directory
@@ -11,28 +12,29 @@
 //	go run ./test/e2e/parts registry prints a Python that can import model_registry, the client of model registries
 //	go run ./test/e2e/parts postgres prints the directory with all files of an image of PostgreSQL but the program that starts it
 //
-// Standard output carries a path and nothing else. The exit code is 3 when there is no suitable Python or the packages
+// Several of these may be named, each of which then prints its line; all stands for every one of them. The failure of one
+// does not keep the others back.
+//
+// Standard output carries paths and nothing else. The exit code is 3 when there is no suitable Python or the packages
 // cannot be had, so that a caller can tell this from a mistake.
+//
+//	go run ./test/e2e/parts lock [mlflow] [sdk] [mlmd] [registry]
+//
+// writes down anew which versions of Python's packages these are, in the files of the directory locks. Without it they stay
+// what they are, on every machine.
 package main
 
 import (
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
-	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 )
-
-// mlflowVersion is the one that Modelplane supports.
-const mlflowVersion = "3.14.0"
-
-// packages are what the image of the server contains: MLflow, its Kubernetes workspaces, PostgreSQL and S3.
-// SQLAlchemy 2.1 would take psycopg for an address that names no driver, with which MLflow's registry does not work.
-var packages = []string{"mlflow==" + mlflowVersion, "mlflow-kubernetes-plugins", "sqlalchemy<2.1", "psycopg2-binary", "boto3"}
 
 // program is what the image starts when nobody names a command. Its name is the image's.
 const program = "modelplane-mlflow"
@@ -42,92 +44,85 @@ var errUnavailable = errors.New("unavailable")
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, os.Args[1:])
+	failures := run(ctx, os.Args[1:], os.Stdout)
 	stop()
-	if err == nil {
-		return
+	for _, err := range failures {
+		fmt.Fprintln(os.Stderr, "parts:", err)
 	}
-	fmt.Fprintln(os.Stderr, "parts:", err)
-	if errors.Is(err, errUnavailable) {
-		os.Exit(3)
-	}
-	os.Exit(1)
+	os.Exit(exitCode(failures))
 }
 
-func run(ctx context.Context, args []string) error {
-	verbs := map[string]func(context.Context, python) (string, error){
-		"tree": mlflowTree, "python": mlflowPython, "sdk": sdk.python, "mlmd": mlmd.python, "registry": registryClient.python, "postgres": postgresTree,
+func exitCode(failures []error) int {
+	code := 0
+	for _, err := range failures {
+		if !errors.Is(err, errUnavailable) {
+			return 1
+		}
+		code = 3
 	}
-	if len(args) != 1 || verbs[args[0]] == nil {
-		return errors.New("use: parts tree, python, sdk, mlmd, registry or postgres")
+	return code
+}
+
+// part is one that a caller may ask for. It returns its path, if it has one.
+type part struct {
+	verb string
+	get  func(context.Context) (string, error)
+}
+
+// parts are in the order in which all of them are made: the image of PostgreSQL is of what Debian has.
+var parts = []part{
+	{"debian", debianPackages}, {"tree", mlflowTree}, {"python", mlflowPython}, {"sdk", sdk.script}, {"mlmd", mlmd.script},
+	{"registry", registryClient.script}, {"postgres", postgresTree},
+}
+
+func run(ctx context.Context, args []string, out io.Writer) []error {
+	if len(args) > 0 && args[0] == "lock" {
+		if err := writeLocks(ctx, args[1:]); err != nil {
+			return []error{err}
+		}
+		return nil
 	}
-	versions := wanted
-	if args[0] == "mlmd" {
-		versions = mlmdWanted
-	}
-	py, err := findPython(ctx, versions)
+	asked, err := askedFor(args)
 	if err != nil {
-		return err
+		return []error{err}
 	}
-	path, err := verbs[args[0]](ctx, py)
-	if err != nil {
-		return err
+	var failures []error
+	for _, p := range asked {
+		path, err := p.get(ctx)
+		if err == nil && path != "" {
+			_, err = fmt.Fprintln(out, path)
+		}
+		if err != nil {
+			failures = append(failures, fmt.Errorf("%s: %w", p.verb, err))
+		}
+		if ctx.Err() != nil {
+			break
+		}
 	}
-	_, err = fmt.Fprintln(os.Stdout, path)
-	return err
+	return failures
 }
 
-func mlflowTree(ctx context.Context, py python) (string, error) {
-	return ensure(ctx, "mlflow-"+mlflowVersion, py, packages, fill)
-}
-
-func mlflowPython(ctx context.Context, py python) (string, error) {
-	tree, err := mlflowTree(ctx, py)
-	return filepath.Join(tree, py.inImage()), err
-}
-
-// ensure fills a directory beside the wanted one and renames it, so that what exists is complete.
-func ensure(ctx context.Context, name string, py python, packages []string, fill func(context.Context, python, string) error) (string, error) {
-	cache, err := os.UserCacheDir()
-	if err != nil {
-		return "", err
+func askedFor(args []string) ([]part, error) {
+	if slices.Equal(args, []string{"all"}) {
+		return parts, nil
 	}
-	recipe := sha256.Sum256([]byte(strings.Join(packages, " ")))
-	dir := filepath.Join(cache, "modelplane", fmt.Sprintf("%s-python%s-%x", name, py.Version, recipe[:4]))
-	if _, err := os.Stat(dir); err == nil {
-		return dir, nil
+	var asked []part
+	var known []string
+	for _, p := range parts {
+		known = append(known, p.verb)
 	}
-	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
-		return "", err
+	for _, verb := range args {
+		i := slices.Index(known, verb)
+		if i < 0 {
+			asked = nil
+			break
+		}
+		asked = append(asked, parts[i])
 	}
-	temp, err := os.MkdirTemp(filepath.Dir(dir), "."+name+".")
-	if err != nil {
-		return "", err
+	if len(asked) == 0 {
+		return nil, fmt.Errorf("use: parts all, parts lock, or any of: parts %s", strings.Join(known, " "))
 	}
-	defer func() { _ = os.RemoveAll(temp) }()
-	if err := fill(ctx, py, temp); err != nil {
-		return "", err
-	}
-	return dir, errors.Join(os.Chmod(temp, 0o755), os.Rename(temp, dir))
-}
-
-func fill(ctx context.Context, py python, tree string) error {
-	tell("copying Python %s", py.Version)
-	if err := py.copyTo(tree); err != nil {
-		return err
-	}
-	tell("fetching MLflow %s and what it needs (two minutes)", mlflowVersion)
-	if err := py.install(ctx, tree); err != nil {
-		return err
-	}
-	tell("compiling it, so that pods start quickly")
-	if err := py.compile(ctx, tree); err != nil {
-		return err
-	}
-	if err := addPrograms(tree, tools...); err != nil {
-		return err
-	}
-	return addLibraries(tree)
+	return asked, nil
 }
 
 func tell(format string, args ...any) { fmt.Fprintf(os.Stderr, "    "+format+"\n", args...) }

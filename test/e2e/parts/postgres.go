@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 )
 
 // postgresStarter is the program that the image starts, below the directory in which this one is called.
@@ -22,7 +23,7 @@ var (
 )
 
 // postgresTree has the programs of the newest PostgreSQL of this machine, with all that they read.
-func postgresTree(ctx context.Context, py python) (string, error) {
+func postgresTree(ctx context.Context) (string, error) {
 	found, err := filepath.Glob("/usr/lib/postgresql/*/bin/postgres")
 	if err != nil {
 		return "", err
@@ -37,7 +38,7 @@ func postgresTree(ctx context.Context, py python) (string, error) {
 		return "", err
 	}
 	recipe := slices.Concat([]string{home, string(source)}, postgresServer, postgresTools)
-	return ensure(ctx, "postgres-"+filepath.Base(home), py, recipe, func(ctx context.Context, _ python, tree string) error {
+	return ensure(ctx, "postgres-"+filepath.Base(home), strings.Join(recipe, " "), func(tree string) error {
 		return fillPostgres(ctx, home, tree)
 	})
 }

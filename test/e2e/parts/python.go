@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -13,6 +14,9 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
+
+	"github.com/modelplane/modelplane/internal/download"
 )
 
 // python is an interpreter of this machine, as it describes itself.
@@ -31,9 +35,6 @@ print(json.dumps({
     "Stdlib": sysconfig.get_path("stdlib"),
     "Pip": importlib.util.find_spec("pip") is not None,
 }))`
-
-// wanted are the versions that MLflow and its plugin run on.
-var wanted = []string{"3.12", "3.13"}
 
 // findPython looks where MODELPLANE_PYTHON says, on the path and among the versions of pyenv.
 func findPython(ctx context.Context, wanted []string) (python, error) {
@@ -92,19 +93,44 @@ func (p python) copyTo(tree string) error {
 	return copyFile(p.Executable, filepath.Join(tree, "usr/local/bin/python3"))
 }
 
-// fetch installs packages and what they need into a directory.
-func (p python) fetch(ctx context.Context, packages []string, into string) error {
-	args := append([]string{"-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-input", "--root-user-action", "ignore",
-		"--only-binary", ":all:", "--no-compile", "--target", into}, packages...)
-	cmd := exec.CommandContext(ctx, p.Executable, args...)
-	cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr
-	if err := cmd.Run(); err != nil {
-		return fmt.Errorf("%w: pip cannot install %v: %w", errUnavailable, packages, err)
+// patience is for one try of anything. MLflow with all it needs takes two minutes, and apt-get may wait five for its lock.
+const patience = 10 * time.Minute
+
+// fetch installs the packages of a lock into a directory, and nothing that it does not name. Pip's own tries would be made
+// in silence, and each would wait for minutes.
+func (p python) fetch(ctx context.Context, packages lock, into string) error {
+	named := into + ".txt"
+	if err := os.MkdirAll(filepath.Dir(named), 0o755); err != nil {
+		return err
+	}
+	if err := os.WriteFile(named, []byte(packages), 0o600); err != nil {
+		return err
+	}
+	defer func() { _ = os.Remove(named) }()
+	first, _, _ := strings.Cut(firstLine(strings.TrimPrefix(string(packages), "# ")), ". ")
+	tell("fetching %s (up to two minutes)", first)
+	err := download.Try(ctx, os.Stderr, func(ctx context.Context) error {
+		if err := os.RemoveAll(into); err != nil { // of an earlier try
+			return err
+		}
+		ctx, cancel := context.WithTimeout(ctx, patience)
+		defer cancel()
+		cmd := exec.CommandContext(ctx, p.Executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-input", "--root-user-action", "ignore",
+			"--retries", "1", "--timeout", "60", "--only-binary", ":all:", "--no-deps", "--require-hashes", "--no-compile", "--target", into, "--requirement", named)
+		cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr
+		cmd.WaitDelay = 10 * time.Second
+		if err := cmd.Run(); err != nil {
+			return fmt.Errorf("pip cannot install %s: %w", first, errors.Join(err, ctx.Err()))
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("%w: %w", errUnavailable, err)
 	}
 	return nil
 }
 
-func (p python) install(ctx context.Context, tree string) error {
+func (p python) install(ctx context.Context, packages lock, tree string) error {
 	site := filepath.Join(tree, p.library(), "site-packages")
 	if err := p.fetch(ctx, packages, site); err != nil {
 		return err
