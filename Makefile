@@ -183,6 +183,10 @@ parts: ## Fetch and build what all checks and tests use beside the product itsel
 	@echo "==> Go modules"
 	@for module in $$(git ls-files 'go.mod' '*/go.mod' | xargs -n1 dirname); do \
 		echo "    $$module"; hack/thrice.sh $(GO) list -C "$$module" -deps -test -tags e2e $$([ "$$module" = runtimes/gateway ] || echo ./...) tool >/dev/null; done
+	@echo "==> Python's packages"
+	@$(GO) run ./test/e2e/parts tree sdk mlmd registry >/dev/null
+	@echo "==> ONNX Runtime"
+	@cd runtimes/onnx && "$(CURDIR)/hack/thrice.sh" $(GO) run ./cmd/onnxfiles library
 	@$(MAKE) --no-print-directory test-parts
 	@echo "==> the linter (minutes the first time)"
 	@$(GO) tool -modfile=$(CURDIR)/tools/go.mod -n golangci-lint >/dev/null
