@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/modelplane/modelplane/internal/testkit/guard"
 )
 
 // Program is a process beside the test. It ends with the test at the
@@ -27,7 +29,7 @@ type Program struct {
 // see Output. The variables come on top of the test's environment.
 func (c *Cluster) Program(t testing.TB, name string, variables []string, path string, args ...string) *Program {
 	t.Helper()
-	launcher, err := c.processes.launcher(name, path)
+	launcher, err := c.processes.launcher(name, path, "")
 	if err != nil {
 		t.Fatalf("preparing %s: %v", name, err)
 	}
@@ -46,26 +48,21 @@ func RunProgram(t testing.TB, name string, cmd *exec.Cmd) *Program {
 func run(t testing.TB, name string, cmd *exec.Cmd, log string, after func()) *Program {
 	t.Helper()
 	p := &Program{Name: name, cmd: cmd, log: log, ended: make(chan struct{})}
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	out, err := os.OpenFile(p.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		t.Fatalf("preparing %s: %v", name, err)
 	}
 	defer func() { _ = out.Close() }() // the process has one of its own
 	p.cmd.Stdout, p.cmd.Stderr = out, out
-	if err := p.cmd.Start(); err != nil {
+	if err := guard.Start(p.cmd); err != nil {
 		t.Fatalf("starting %s: %v", name, err)
 	}
 	go func() {
 		defer close(p.ended)
-		_ = p.cmd.Wait()
-		_ = guarded("-", p.PID())
+		_ = guard.Wait(p.cmd)
 		after()
 	}()
 	t.Cleanup(p.Kill)
-	if err := guarded("+", p.PID()); err != nil {
-		t.Fatal(err)
-	}
 	return p
 }
 

@@ -29,6 +29,7 @@ import (
 
 	"github.com/modelplane/modelplane/internal/modelmesh/wire"
 	"github.com/modelplane/modelplane/internal/process/command"
+	"github.com/modelplane/modelplane/internal/testkit/guard"
 )
 
 // as makes the test binary another program: an instance of the mesh, or a runtime.
@@ -204,11 +205,10 @@ func launch(t testing.TB, name, path string, args, env []string) *program {
 	p.cmd = exec.Command(path, args...)
 	p.cmd.Env = append(os.Environ(), env...)
 	p.cmd.Stdout, p.cmd.Stderr = p.log, p.log
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := p.cmd.Start(); err != nil {
+	if err := guard.Start(p.cmd); err != nil {
 		t.Fatal(err)
 	}
-	go func() { _ = p.cmd.Wait(); close(p.done) }()
+	go func() { _ = guard.Wait(p.cmd); close(p.done) }()
 	return p
 }
 

@@ -23,6 +23,7 @@ import (
 
 	"github.com/modelplane/modelplane/internal/process"
 	"github.com/modelplane/modelplane/internal/process/command"
+	"github.com/modelplane/modelplane/internal/testkit/guard"
 )
 
 // asCommand makes the test binary behave as the command itself, and asProgram as a program that it starts.
@@ -290,7 +291,7 @@ func TestProgram(t *testing.T) {
 			cmd := exec.CommandContext(t.Context(), os.Args[0], "--log-level=warn", "--", os.Args[0], address, "--unknown-flag")
 			cmd.Env = append(os.Environ(), asCommand+"=yes", "AGGREGATE_PROMETHEUS_METRICS_PORT="+port)
 			cmd.Stderr = &stderr
-			if err := cmd.Start(); err != nil {
+			if err := guard.Start(cmd); err != nil {
 				t.Fatal(err)
 			}
 			answers(t, "http://"+address)
@@ -300,7 +301,7 @@ func TestProgram(t *testing.T) {
 			if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
 				t.Fatal(err)
 			}
-			_ = cmd.Wait()
+			_ = guard.Wait(cmd)
 			if code := cmd.ProcessState.ExitCode(); code != 7 || strings.Contains(stderr.String(), "Metrics are not shown") != busy {
 				t.Errorf("exit code %d, log:\n%s", code, &stderr)
 			}

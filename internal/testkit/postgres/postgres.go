@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"github.com/modelplane/modelplane/internal/testkit"
+	"github.com/modelplane/modelplane/internal/testkit/guard"
 )
 
 // User of the server, who may do everything.
@@ -163,11 +164,11 @@ func (s *Server) serve(t testing.TB, data string, settings ...string) {
 	cmd := s.command(context.Background(), "postgres", settings...)
 	var log bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &log, &log
-	if err := cmd.Start(); err != nil {
+	if err := guard.Start(cmd); err != nil {
 		t.Fatal(err)
 	}
 	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }()
+	go func() { ended <- guard.Wait(cmd) }()
 	stopped := false
 	s.data, s.end = data, func() {
 		if !stopped {

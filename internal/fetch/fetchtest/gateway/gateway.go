@@ -24,6 +24,7 @@ import (
 
 	"github.com/modelplane/modelplane/internal/fetch/s3"
 	"github.com/modelplane/modelplane/internal/testkit/checkout"
+	"github.com/modelplane/modelplane/internal/testkit/guard"
 )
 
 // Credentials of the server.
@@ -113,12 +114,12 @@ func (s *Server) run(t testing.TB, host string, args ...string) string {
 	command := exec.Command(binary, args...)
 	command.Env = []string{"HOME=" + t.TempDir(), "PATH=" + os.Getenv("PATH")}
 	command.Stdout, command.Stderr = &log, &log
-	if err := command.Start(); err != nil {
+	if err := guard.Start(command); err != nil {
 		t.Fatal(err)
 	}
 	ended := make(chan struct{})
 	go func() {
-		_ = command.Wait() // it is killed
+		_ = guard.Wait(command) // it is killed
 		close(ended)
 	}()
 	t.Cleanup(func() {

@@ -12,9 +12,10 @@ import (
 	"os/exec"
 	"path/filepath"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
+
+	"github.com/modelplane/modelplane/internal/testkit/guard"
 )
 
 // etcd starts a real one and returns its endpoint.
@@ -39,11 +40,10 @@ func etcd(t *testing.T) string {
 	}
 	cmd := exec.Command(filepath.Join(assets, "etcd"), "--name=one", "--data-dir="+t.TempDir(), "--listen-client-urls="+urls[0], "--advertise-client-urls="+urls[0],
 		"--listen-peer-urls="+urls[1], "--initial-advertise-peer-urls="+urls[1], "--initial-cluster=one="+urls[1], "--log-level=error", "--unsafe-no-fsync")
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := cmd.Start(); err != nil {
+	if err := guard.Start(cmd); err != nil {
 		t.Fatalf("this test needs etcd: run `make test`, which builds it once: %v", err)
 	}
-	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = guard.Wait(cmd) })
 	return urls[0]
 }
 
