@@ -98,11 +98,11 @@ func (p *Program) Signal(t testing.TB, s os.Signal) {
 }
 
 // ExitCode waits for the end of the process.
-func (p *Program) ExitCode(t testing.TB, patience time.Duration) int {
+func (p *Program) ExitCode(t testing.TB, most time.Duration) int {
 	t.Helper()
 	select {
 	case <-p.ended:
-	case <-time.After(patience):
+	case <-time.After(patience(t, most)):
 		t.Fatalf("%s does not end", p.Name)
 	}
 	return p.cmd.ProcessState.ExitCode()
@@ -115,14 +115,14 @@ func (p *Program) Kill() {
 }
 
 // Stop asks the process to end and returns what the system counted for it. One
-// that takes longer than patience is killed.
-func (p *Program) Stop(t testing.TB, patience time.Duration) *syscall.Rusage {
+// that takes longer than that is killed.
+func (p *Program) Stop(t testing.TB, most time.Duration) *syscall.Rusage {
 	t.Helper()
 	_ = p.cmd.Process.Signal(syscall.SIGTERM)
 	select {
 	case <-p.ended:
-	case <-time.After(patience):
-		t.Logf("%s did not stop within %s and was killed", p.Name, patience)
+	case <-time.After(patience(t, most)):
+		t.Logf("%s did not stop within %s and was killed", p.Name, most)
 		p.Kill()
 	}
 	usage, _ := p.cmd.ProcessState.SysUsage().(*syscall.Rusage)
