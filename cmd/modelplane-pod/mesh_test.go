@@ -20,6 +20,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/modelplane/modelplane/internal/modelmesh/wire"
+	"github.com/modelplane/modelplane/internal/testkit/freeport"
 	"github.com/modelplane/modelplane/internal/testkit/guard"
 )
 
@@ -167,12 +168,7 @@ func waitReady(t *testing.T, url string) {
 
 func freePort(t *testing.T) int {
 	t.Helper()
-	listener, err := net.Listen("tcp", "localhost:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close()
-	return listener.Addr().(*net.TCPAddr).Port
+	return freeport.At(t, "127.0.0.1")
 }
 
 // waitFor returns when somebody answers at the port.

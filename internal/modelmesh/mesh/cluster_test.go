@@ -29,6 +29,7 @@ import (
 
 	"github.com/modelplane/modelplane/internal/modelmesh/wire"
 	"github.com/modelplane/modelplane/internal/process/command"
+	"github.com/modelplane/modelplane/internal/testkit/freeport"
 	"github.com/modelplane/modelplane/internal/testkit/guard"
 )
 
@@ -216,21 +217,9 @@ func (p *program) signal(s syscall.Signal) { _ = p.cmd.Process.Signal(s) }
 
 func (p *program) kill() { p.signal(syscall.SIGKILL); <-p.done }
 
-// ports are free when they are asked for, below those that the system gives to clients.
-var nextPort atomic.Int32
-
 func freePort(t testing.TB) int {
 	t.Helper()
-	syscall.ForkLock.RLock() // a process that begins meanwhile would hold the port for a moment
-	defer syscall.ForkLock.RUnlock()
-	for {
-		port := 18000 + (os.Getpid()*131)%9000 + int(nextPort.Add(1))
-		listener, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
-		if err == nil {
-			_ = listener.Close()
-			return port
-		}
-	}
+	return freeport.At(t, "127.0.0.1")
 }
 
 // etcdServer is a real etcd.

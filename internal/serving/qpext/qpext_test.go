@@ -23,6 +23,7 @@ import (
 
 	"github.com/modelplane/modelplane/internal/process"
 	"github.com/modelplane/modelplane/internal/process/command"
+	"github.com/modelplane/modelplane/internal/testkit/freeport"
 	"github.com/modelplane/modelplane/internal/testkit/guard"
 )
 
@@ -248,14 +249,10 @@ func TestSettings(t *testing.T) {
 	}
 }
 
-func freeAddress(t *testing.T) (address, port string) {
+func freeAddress(t *testing.T) (address, number string) {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close()
-	return listener.Addr().String(), strconv.Itoa(listener.Addr().(*net.TCPAddr).Port)
+	number = strconv.Itoa(freeport.At(t, "127.0.0.1"))
+	return "127.0.0.1:" + number, number
 }
 
 // answers waits until somebody answers at an address.

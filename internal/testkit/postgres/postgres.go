@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"github.com/modelplane/modelplane/internal/testkit"
+	"github.com/modelplane/modelplane/internal/testkit/freeport"
 	"github.com/modelplane/modelplane/internal/testkit/guard"
 )
 
@@ -74,12 +75,9 @@ func start(t testing.TB, host, mode, rule string, files map[string][]byte) *Serv
 	case err != nil:
 		t.Skip(err)
 	}
-	s := &Server{Host: host, Password: "s3cr:t/p@ss%w", bin: bin, mode: mode}
+	s := &Server{Host: host, Port: freeport.At(t, host), Password: "s3cr:t/p@ss%w", bin: bin, mode: mode}
 	dir := t.TempDir()
 	if s.cred, err = testkit.Unprivileged(dir, "postgres", "nobody"); err != nil {
-		t.Fatal(err)
-	}
-	if s.Port, err = freePort(host); err != nil {
 		t.Fatal(err)
 	}
 	secret, data := filepath.Join(dir, "password"), filepath.Join(dir, "data")
@@ -128,15 +126,6 @@ func find() (string, error) {
 	}
 	slices.Sort(found)
 	return filepath.Dir(found[len(found)-1]), nil
-}
-
-func freePort(host string) (int, error) {
-	l, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
-	if err != nil {
-		return 0, err
-	}
-	defer func() { _ = l.Close() }()
-	return l.Addr().(*net.TCPAddr).Port, nil
 }
 
 func (s *Server) command(ctx context.Context, program string, args ...string) *exec.Cmd {

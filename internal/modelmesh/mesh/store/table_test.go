@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/modelplane/modelplane/internal/testkit/freeport"
 	"github.com/modelplane/modelplane/internal/testkit/guard"
 )
 
@@ -31,12 +31,7 @@ func etcd(t *testing.T) string {
 	}
 	var urls [2]string
 	for i := range urls {
-		listener, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		urls[i] = "http://" + listener.Addr().String()
-		_ = listener.Close()
+		urls[i] = fmt.Sprintf("http://127.0.0.1:%d", freeport.At(t, "127.0.0.1"))
 	}
 	cmd := exec.Command(filepath.Join(assets, "etcd"), "--name=one", "--data-dir="+t.TempDir(), "--listen-client-urls="+urls[0], "--advertise-client-urls="+urls[0],
 		"--listen-peer-urls="+urls[1], "--initial-advertise-peer-urls="+urls[1], "--initial-cluster=one="+urls[1], "--log-level=error", "--unsafe-no-fsync")
