@@ -78,8 +78,13 @@ func (r *runtimeServer) RuntimeStatus(context.Context, *wire.RuntimeStatusReques
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	clear(r.loaded)
+	// Longer than any load takes, also where two cores are shared by many tests.
+	limit := 20 * time.Second
+	if d, err := time.ParseDuration(os.Getenv(loadLimit)); err == nil {
+		limit = d
+	}
 	answer := &wire.RuntimeStatusResponse{
-		Status: wire.RuntimeStatusResponse_READY, CapacityInBytes: capacity, MaxLoadingConcurrency: 4, ModelLoadingTimeoutMs: 3000, DefaultModelSizeInBytes: 1 << 20,
+		Status: wire.RuntimeStatusResponse_READY, CapacityInBytes: capacity, MaxLoadingConcurrency: 4, ModelLoadingTimeoutMs: uint32(limit.Milliseconds()), DefaultModelSizeInBytes: 1 << 20,
 		LimitModelConcurrency: os.Getenv(limited) != "",
 	}
 	if method := os.Getenv(injected); method != "" {
@@ -90,10 +95,14 @@ func (r *runtimeServer) RuntimeStatus(context.Context, *wire.RuntimeStatusReques
 
 // What a runtime of a test is like, besides.
 const (
-	limited  = "TEST_LIMIT"     // each model answers one call at a time, in so much time
-	injected = "TEST_INJECT_ID" // the only method that it has; it wants the id in the first field of the message
-	faulty   = "TEST_FAULTY"    // it loads nothing
+	limited   = "TEST_LIMIT"      // each model answers one call at a time, in so much time
+	injected  = "TEST_INJECT_ID"  // the only method that it has; it wants the id in the first field of the message
+	faulty    = "TEST_FAULTY"     // it loads nothing
+	loadLimit = "TEST_LOAD_LIMIT" // how long a load may take
 )
+
+// meet is the beginning of a message that is answered once somebody else has answered the runtime: the rest is his address.
+const meet = "meet "
 
 // PredictModelSize says nothing of sizes, but knows when it is asked whether a model is there.
 func (r *runtimeServer) PredictModelSize(ctx context.Context, q *wire.PredictModelSizeRequest) (*wire.PredictModelSizeResponse, error) {
@@ -164,6 +173,11 @@ func (r *runtimeServer) call(_ any, stream grpc.ServerStream) error {
 		if d, err := time.ParseDuration(os.Getenv(limited)); err == nil {
 			<-time.After(d)
 		}
+		if url, ok := strings.CutPrefix(text, meet); ok {
+			if err := met(stream.Context(), url+"/"+os.Getenv("NAME")); err != nil {
+				return status.Error(codes.Aborted, err.Error())
+			}
+		}
 		if text == "refuse" {
 			return status.Error(codes.OutOfRange, "the model does not want that")
 		}
@@ -171,6 +185,18 @@ func (r *runtimeServer) call(_ any, stream grpc.ServerStream) error {
 			return err
 		}
 	}
+}
+
+func met(ctx context.Context, url string) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
+	if err != nil {
+		return err
+	}
+	answer, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return err
+	}
+	return answer.Body.Close()
 }
 
 // program is a process of a test.
@@ -329,6 +355,9 @@ func (c *cluster) start(names ...string) (out []*pod) {
 	return out
 }
 
+// leaseTTL is how long an instance that is gone, or that gets no time on a busy machine, is believed to be there.
+const leaseTTL = 5 * time.Second
+
 // pod starts an instance and its runtime.
 func (c *cluster) pod(name string, env ...string) *pod {
 	c.t.Helper()
@@ -337,7 +366,7 @@ func (c *cluster) pod(name string, env ...string) *pod {
 		as + "=mesh", "MM_SERVICE_NAME=" + c.service, "MM_KVSTORE_PREFIX=mm", fmt.Sprintf("KV_STORE=etcd:http://127.0.0.1:%d", c.etcd.client),
 		"WKUBE_POD_NAME=" + name, fmt.Sprintf("MM_SVC_GRPC_PORT=%d", p.port), fmt.Sprintf("MM_PEER_PORT=%d", freePort(c.t)),
 		fmt.Sprintf("MM_PROBE_PORT=%d", p.probe), fmt.Sprintf("MM_PRESTOP_WAIT_PORT=%d", p.stop), fmt.Sprintf("INTERNAL_GRPC_PORT=%d", p.runtimePort),
-		"MM_LABELS=mt:test", "MM_LEASE_TTL=3s", "MM_PUBLISH_PERIOD=200ms", "MM_RUNTIME_STATUS_PERIOD=50ms", "MM_MIN_CHURN_AGE=1ns", "MODELPLANE_LOG_FORMAT=text",
+		"MM_LABELS=mt:test", "MM_LEASE_TTL="+leaseTTL.String(), "MM_PUBLISH_PERIOD=200ms", "MM_RUNTIME_STATUS_PERIOD=50ms", "MM_MIN_CHURN_AGE=1ns", "MODELPLANE_LOG_FORMAT=text",
 		"MM_DEFAULT_VMODEL_OWNER=ksp",
 	}, append(c.env, env...)...)
 	p.startRuntime()
@@ -380,7 +409,8 @@ func (c *cluster) ready(pods ...*pod) {
 	}
 }
 
-const patience = 20 * time.Second
+// patience is for a machine on which many tests share two cores.
+const patience = time.Minute
 
 // eventually tries until it succeeds.
 func eventually(t testing.TB, what string, try func() error) {
