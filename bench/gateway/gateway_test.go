@@ -28,7 +28,8 @@ func TestCompare(t *testing.T) {
 	}
 	b := &bed{TB: t, self: self, port: testkit.FreePort(t)}
 	b.server()
-	const late = 5 * time.Millisecond
+	// What is added is seen through what other tests do to both, and there is time for a few pairs however slow they are.
+	const late = 20 * time.Millisecond
 	slow := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Host != "known.example.com" {
 			http.NotFound(w, r)
@@ -43,12 +44,12 @@ func TestCompare(t *testing.T) {
 	defer slow.Close()
 	direct := target{url: address(b.port) + modelPath, body: question(256), answer: prediction}
 	through := target{url: slow.URL, host: "known.example.com", body: question(256), answer: prediction}
-	o := options{clients: 4, each: 200 * time.Millisecond}
+	o := options{clients: 4, each: time.Second}
 	r, err := o.compare(t.Context(), direct, through)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r.AddedP50 < 4 || r.Direct.Requests < 10 || r.Direct.Requests != r.Through.Requests || r.ThroughRush.PerSecond > 4/late.Seconds() {
+	if r.AddedP50 < 10 || r.Direct.Requests < 10 || r.Direct.Requests != r.Through.Requests || r.ThroughRush.PerSecond > 4/late.Seconds() {
 		t.Errorf("got %+v", r)
 	}
 	if broken := r.broken(); len(broken) > 0 {

@@ -34,6 +34,7 @@ import (
 	"github.com/modelplane/modelplane/internal/engine/enginetest"
 	"github.com/modelplane/modelplane/internal/engine/sample"
 	"github.com/modelplane/modelplane/internal/testkit"
+	"github.com/modelplane/modelplane/internal/testkit/guard"
 )
 
 const (
@@ -187,7 +188,7 @@ func start(b *testing.B, bench *enginetest.Bench, services bool) *process {
 	if p.out, err = p.cmd.StdoutPipe(); err != nil {
 		b.Fatal(err)
 	}
-	if err := p.cmd.Start(); err != nil {
+	if err := guard.Start(p.cmd); err != nil {
 		b.Fatal(err)
 	}
 	return p
@@ -195,7 +196,7 @@ func start(b *testing.B, bench *enginetest.Bench, services bool) *process {
 
 func (p *process) stop() {
 	_ = p.in.Close()
-	_ = p.cmd.Wait()
+	_ = guard.Wait(p.cmd)
 }
 
 // memory of the process in KiB, after a collection and at its peak.

@@ -18,6 +18,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/modelplane/modelplane/internal/testkit/guard"
 )
 
 // plan is what is measured.
@@ -94,11 +96,11 @@ func (p plan) one(ctx context.Context, root, service string) (figures, error) {
 	command := exec.CommandContext(ctx, p.binary, "router", "--graph-json", graph, "--bind-address", address, "--metrics-bind-address=0",
 		"--shutdown-delay=0s", "--log-level=warn")
 	command.Stderr = os.Stderr
-	if err := command.Start(); err != nil {
+	if err := guard.Start(command); err != nil {
 		return figures{}, err
 	}
 	f, err := p.loadWhenReady(ctx, "http://"+address)
-	err = errors.Join(err, command.Process.Signal(syscall.SIGTERM), command.Wait())
+	err = errors.Join(err, command.Process.Signal(syscall.SIGTERM), guard.Wait(command))
 	if usage, ok := command.ProcessState.SysUsage().(*syscall.Rusage); ok {
 		f.PeakRSS = usage.Maxrss << 10
 	}

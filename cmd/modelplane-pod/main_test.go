@@ -19,6 +19,7 @@ import (
 
 	"github.com/modelplane/modelplane/internal/process/command"
 	"github.com/modelplane/modelplane/internal/process/command/commandtest"
+	"github.com/modelplane/modelplane/internal/testkit/guard"
 )
 
 // asCommand makes the test binary behave as modelplane-pod itself, for tests that need a process.
@@ -142,7 +143,7 @@ func TestIdlesSmall(t *testing.T) {
 	cmd := exec.CommandContext(t.Context(), binary, "storage-initializer", "--progress-every=0", server.URL+"/model.onnx", t.TempDir())
 	cmd.Stderr = &stderr
 	began := time.Now()
-	if err := cmd.Start(); err != nil {
+	if err := guard.Start(cmd); err != nil {
 		t.Fatal(err)
 	}
 	<-half
@@ -155,7 +156,7 @@ func TestIdlesSmall(t *testing.T) {
 	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	_ = cmd.Wait()
+	_ = guard.Wait(cmd)
 	if code := cmd.ProcessState.ExitCode(); code != command.ExitFailed || !strings.Contains(stderr.String(), "stopped before it was done") {
 		t.Errorf("exit code %d, log:\n%s", code, &stderr)
 	}

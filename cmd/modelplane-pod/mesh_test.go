@@ -20,6 +20,8 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/modelplane/modelplane/internal/modelmesh/wire"
+	"github.com/modelplane/modelplane/internal/testkit/freeport"
+	"github.com/modelplane/modelplane/internal/testkit/guard"
 )
 
 // TestAdaptersIdleSmall: the puller, the REST proxy and the agent, which does everything that it can, take little while they
@@ -41,7 +43,7 @@ func TestAdaptersIdleSmall(t *testing.T) {
 			cmd.Env = append(os.Environ(), fmt.Sprint(variable, "=", port), "ROOT_MODEL_DIR="+t.TempDir(), "MODELPLANE_MODEL_DIR="+t.TempDir(),
 				"MODELPLANE_SHUTDOWN_DELAY=0s", "MODELPLANE_LOG_LEVEL=error", fmt.Sprint("MODELPLANE_METRICS_BIND_ADDRESS=127.0.0.1:", freePort(t)))
 			cmd.Stderr = os.Stderr
-			if err := cmd.Start(); err != nil {
+			if err := guard.Start(cmd); err != nil {
 				t.Fatal(err)
 			}
 			waitFor(t, port)
@@ -53,7 +55,7 @@ func TestAdaptersIdleSmall(t *testing.T) {
 			if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
 				t.Fatal(err)
 			}
-			if err := cmd.Wait(); err != nil {
+			if err := guard.Wait(cmd); err != nil {
 				t.Errorf("it ended with %v", err)
 			}
 		})
@@ -71,7 +73,7 @@ func TestMeshIdlesSmall(t *testing.T) {
 		fmt.Sprint("MM_PROBE_PORT=", probes), fmt.Sprint("MM_PRESTOP_WAIT_PORT=", freePort(t)), fmt.Sprintf("MM_METRICS=prometheus:port=%d;scheme=http", metrics),
 		"SHUTDOWN_TIMEOUT_MS=0", "MODELPLANE_LOG_LEVEL=error")
 	cmd.Stderr = os.Stderr
-	if err := cmd.Start(); err != nil {
+	if err := guard.Start(cmd); err != nil {
 		t.Fatal(err)
 	}
 	waitReady(t, fmt.Sprintf("http://127.0.0.1:%d/ready", probes))
@@ -86,7 +88,7 @@ func TestMeshIdlesSmall(t *testing.T) {
 	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	if err := cmd.Wait(); err != nil {
+	if err := guard.Wait(cmd); err != nil {
 		t.Errorf("it ended with %v", err)
 	}
 }
@@ -107,13 +109,12 @@ func startEtcd(t *testing.T) int {
 	cmd := exec.CommandContext(t.Context(), filepath.Join(assets, "etcd"), "--name=one", "--data-dir="+t.TempDir(), "--listen-client-urls="+client,
 		"--advertise-client-urls="+client, "--listen-peer-urls="+peer, "--initial-advertise-peer-urls="+peer, "--initial-cluster=one="+peer,
 		"--log-level=error", "--unsafe-no-fsync")
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := cmd.Start(); err != nil {
+	if err := guard.Start(cmd); err != nil {
 		t.Fatalf("this test needs etcd, and %s has none: run `make test`, which builds it once (%v)", assets, err)
 	}
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
+		_ = guard.Wait(cmd)
 	})
 	return port
 }
@@ -167,12 +168,7 @@ func waitReady(t *testing.T, url string) {
 
 func freePort(t *testing.T) int {
 	t.Helper()
-	listener, err := net.Listen("tcp", "localhost:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close()
-	return listener.Addr().(*net.TCPAddr).Port
+	return freeport.At(t, "127.0.0.1")
 }
 
 // waitFor returns when somebody answers at the port.

@@ -17,6 +17,7 @@ import (
 	"testing"
 
 	"github.com/modelplane/modelplane/internal/process/command"
+	"github.com/modelplane/modelplane/internal/testkit/guard"
 )
 
 // graphRouter starts the router as a pod does, with KServe's flags, and returns its port.
@@ -27,7 +28,7 @@ func graphRouter(t *testing.T, graph string, more ...string) (*exec.Cmd, int) {
 	cmd.Env = append(os.Environ(), fmt.Sprintf("MODELPLANE_BIND_ADDRESS=127.0.0.1:%d", port), "MODELPLANE_METRICS_BIND_ADDRESS=0",
 		"MODELPLANE_SHUTDOWN_DELAY=0s", "MODELPLANE_LOG_LEVEL=error")
 	cmd.Stderr = os.Stderr
-	if err := cmd.Start(); err != nil {
+	if err := guard.Start(cmd); err != nil {
 		t.Fatal(err)
 	}
 	waitFor(t, port)
@@ -45,7 +46,7 @@ func TestRouterIdlesSmall(t *testing.T) {
 	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	if err := cmd.Wait(); err != nil {
+	if err := guard.Wait(cmd); err != nil {
 		t.Errorf("it ended with %v", err)
 	}
 }
@@ -93,7 +94,7 @@ func TestRouterUnderLargeBodies(t *testing.T) {
 	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	if err := cmd.Wait(); err != nil {
+	if err := guard.Wait(cmd); err != nil {
 		t.Errorf("it ended with %v", err)
 	}
 }

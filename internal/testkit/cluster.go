@@ -182,10 +182,10 @@ func newPlane(procs *processes) (*envtest.ControlPlane, error) {
 		KubectlPath: procs.binary("kubectl"),
 	}
 	var err error
-	if plane.Etcd.Path, err = procs.launcher("etcd", procs.binary("etcd"), fewerCollections); err != nil {
+	if plane.Etcd.Path, err = procs.server("etcd"); err != nil {
 		return nil, err
 	}
-	if plane.APIServer.Path, err = procs.launcher("kube-apiserver", procs.binary("kube-apiserver"), fewerCollections); err != nil {
+	if plane.APIServer.Path, err = procs.server("kube-apiserver"); err != nil {
 		return nil, err
 	}
 	for path, dir := range map[string]*string{"etcd-data": &plane.Etcd.DataDir, "apiserver-certs": &plane.APIServer.CertDir} {

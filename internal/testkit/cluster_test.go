@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -18,6 +19,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/modelplane/modelplane/internal/testkit/guard"
 )
 
 func TestOneServerForAllTests(t *testing.T) {
@@ -169,7 +172,7 @@ func TestGuardEndsServersOfADeadProcess(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	launcher, err := procs.launcher("server", procs.binary("server"))
+	launcher, err := procs.server("server")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -177,6 +180,7 @@ func TestGuardEndsServersOfADeadProcess(t *testing.T) {
 	if err := server.Start(); err != nil {
 		t.Fatal(err)
 	}
+	record := filepath.Join(guard.Records(), strconv.Itoa(server.Process.Pid))
 	Eventually(t, 30*time.Second, "the process id of the server", func() error {
 		pid, err := os.ReadFile(launcher + ".pid")
 		if err == nil && len(pid) == 0 {
@@ -184,8 +188,17 @@ func TestGuardEndsServersOfADeadProcess(t *testing.T) {
 		}
 		return err
 	})
+	if guard.Records() != "" {
+		got, err := os.ReadFile(record)
+		if want, _ := guard.Line(server.Process.Pid); err != nil || string(got) != want+"\n" {
+			t.Errorf("the record says %q, want %q, %v", got, want, err)
+		}
+	}
 	procs.end()
 	_ = server.Wait()
+	if _, err := os.Stat(record); guard.Records() != "" && !os.IsNotExist(err) {
+		t.Errorf("the record of the server is still there: %v", err)
+	}
 	if status := server.ProcessState.Sys().(syscall.WaitStatus); !status.Signaled() || status.Signal() != syscall.SIGKILL {
 		t.Errorf("the server ended with %v, want killed by the guard", server.ProcessState)
 	}

@@ -15,6 +15,9 @@
 //		…
 //	}
 //
+// What a test starts besides, it starts with package guard, or with RunProgram,
+// which does: it ends with the test process however that ends.
+//
 // The package knows Kubernetes and nothing of Modelplane: it must not import the
 // engine or any domain, so that every room can be tested with it. Nothing but
 // tests and benchmarks may import it.

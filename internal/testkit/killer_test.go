@@ -233,7 +233,7 @@ func TestKillTestReportsAProcessThatEnds(t *testing.T) {
 	test.Reset(t)
 	killer := NewKiller(-1)
 	p := test.start(killer)
-	if err := test.rest(p, killer, test.Converged); err == nil || !strings.Contains(err.Error(), "no room") {
+	if err := test.rest(t, p, killer, test.Converged); err == nil || !strings.Contains(err.Error(), "no room") {
 		t.Errorf("error = %v, want the words of the process", err)
 	}
 }
@@ -245,7 +245,7 @@ func TestKillTestReportsWhatIsMissing(t *testing.T) {
 	killer := NewKiller(-1)
 	p := test.start(killer)
 	defer p.stop(t, time.Minute)
-	if err := test.rest(p, killer, test.Converged); err == nil || !strings.Contains(err.Error(), "only [a]") {
+	if err := test.rest(t, p, killer, test.Converged); err == nil || !strings.Contains(err.Error(), "only [a]") {
 		t.Errorf("error = %v, want what is missing", err)
 	}
 }

@@ -134,7 +134,7 @@ func (k KillTest) runUntilKilled(t *testing.T, killer *Killer, deleted *bool) bo
 func (k KillTest) live(t *testing.T, p *process, killer *Killer, deleted *bool) error {
 	t.Helper()
 	if !*deleted {
-		if err := k.rest(p, killer, k.Converged); err != nil || killer.killed() {
+		if err := k.rest(t, p, killer, k.Converged); err != nil || killer.killed() {
 			return err
 		}
 		k.Verify(t)
@@ -146,11 +146,12 @@ func (k KillTest) live(t *testing.T, p *process, killer *Killer, deleted *bool) 
 		*deleted = true
 		k.Delete(t)
 	}
-	return k.rest(p, killer, k.Gone)
+	return k.rest(t, p, killer, k.Gone)
 }
 
 // rest waits until the process reached a state and went quiet, or is dead.
-func (k KillTest) rest(p *process, killer *Killer, reached func() error) error {
+func (k KillTest) rest(t testing.TB, p *process, killer *Killer, reached func() error) error {
+	k.Timeout = patience(t, k.Timeout)
 	ctx, cancel := context.WithTimeout(context.Background(), k.Timeout)
 	defer cancel()
 	var missing error
@@ -205,6 +206,7 @@ func (k KillTest) start(killer *Killer) *process {
 func (p *process) stop(t testing.TB, timeout time.Duration) {
 	t.Helper()
 	p.cancel()
+	timeout = patience(t, timeout)
 	select {
 	case <-p.ended:
 	case <-time.After(timeout):

@@ -33,7 +33,7 @@ func (c *Cluster) Namespace(t testing.TB) string {
 		t.Fatalf("creating a namespace for the test: %v", err)
 	}
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		ctx, cancel := context.WithTimeout(context.Background(), patience(t, time.Minute))
 		defer cancel()
 		if err := c.removeNamespace(ctx, ns.Name); err != nil {
 			t.Logf("namespace %s of the finished test could not be removed: %v", ns.Name, err)

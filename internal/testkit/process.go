@@ -17,23 +17,40 @@ import (
 
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+
+	"github.com/modelplane/modelplane/internal/testkit/guard"
 )
 
 // guardScript waits until its standard input closes, which happens at the latest
 // when the test process is gone, however it went. Then it ends the servers by the
-// process ids they left behind and removes their directory. A test binary that
-// panics, times out or is killed thus leaves nothing running.
+// process ids they left behind and removes their directory and their records. A test
+// binary that panics, times out or is killed thus leaves nothing running.
 const guardScript = `cat >/dev/null
 for file in "$1"/*.pid; do
-  [ -f "$file" ] && kill -9 "$(cat "$file")" 2>/dev/null
+  [ -f "$file" ] || continue
+  pid=$(cat "$file")
+  kill -9 "$pid" 2>/dev/null
+  [ -z "$2" ] || rm -f "$2/$pid"
 done
 rm -rf "$1" || { sleep 1; rm -rf "$1"; }`
 
-// launcherScript records the process id and becomes the server.
+// launcherScript leaves its process id and becomes the server, which stays the same process.
 const launcherScript = `#!/bin/sh
+%s
 echo $$ > %s
 exec env %s %s "$@" 2>> %s
 `
+
+// recordScript puts the launcher on record as package guard does with what it starts itself. Who starts
+// a server this way begins by asking it for its options; the record of that process goes.
+const recordScript = `pid=%s records=%s owner=%s
+record() {
+  read -r stat </proc/$$/stat
+  set -- ${stat##*) }
+  echo "${20} $owner" >"$records/$$"
+}
+[ ! -f "$pid" ] || rm -f "$records/$(cat "$pid")"
+record`
 
 // processes is the directory and the life of the servers of one cluster.
 type processes struct {
@@ -67,7 +84,7 @@ func newProcesses(assets string) (*processes, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &processes{assets: assets, dir: dir, guard: exec.Command("/bin/sh", "-c", guardScript, "guard", dir)}
+	p := &processes{assets: assets, dir: dir, guard: exec.Command("/bin/sh", "-c", guardScript, "guard", dir, guard.Records())}
 	// A session of its own: an interrupt from the keyboard must not end the guard before its work is done.
 	p.guard.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if p.alive, err = p.guard.StdinPipe(); err != nil {
@@ -92,11 +109,24 @@ func (p *processes) binary(name string) string { return filepath.Join(p.assets, 
 // Nothing that is measured may run with it.
 const fewerCollections = "GOGC=400"
 
+// server is a launcher of one that is put on record.
+func (p *processes) server(name string) (string, error) {
+	record, pid := "", filepath.Join(p.dir, name+".pid")
+	if records := guard.Records(); records != "" {
+		owner, err := guard.Owner()
+		if err != nil {
+			return "", err
+		}
+		record = fmt.Sprintf(recordScript, shellQuote(pid), shellQuote(records), shellQuote(owner))
+	}
+	return p.launcher(name, p.binary(name), record, fewerCollections)
+}
+
 // launcher writes a script that starts an executable under the eyes of the guard,
-// with variables on top of its environment.
-func (p *processes) launcher(name, executable string, variables ...string) (string, error) {
+// after something else, with variables on top of its environment.
+func (p *processes) launcher(name, executable, first string, variables ...string) (string, error) {
 	path := filepath.Join(p.dir, name)
-	script := fmt.Sprintf(launcherScript, shellQuote(path+".pid"), strings.Join(variables, " "), shellQuote(executable), shellQuote(path+".log"))
+	script := fmt.Sprintf(launcherScript, first, shellQuote(path+".pid"), strings.Join(variables, " "), shellQuote(executable), shellQuote(path+".log"))
 	return path, os.WriteFile(path, []byte(script), 0o700)
 }
 

@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/modelplane/modelplane/internal/testkit/guard"
 )
 
 // Program is a process beside the test. It ends with the test at the
@@ -27,7 +29,7 @@ type Program struct {
 // see Output. The variables come on top of the test's environment.
 func (c *Cluster) Program(t testing.TB, name string, variables []string, path string, args ...string) *Program {
 	t.Helper()
-	launcher, err := c.processes.launcher(name, path)
+	launcher, err := c.processes.launcher(name, path, "")
 	if err != nil {
 		t.Fatalf("preparing %s: %v", name, err)
 	}
@@ -46,26 +48,21 @@ func RunProgram(t testing.TB, name string, cmd *exec.Cmd) *Program {
 func run(t testing.TB, name string, cmd *exec.Cmd, log string, after func()) *Program {
 	t.Helper()
 	p := &Program{Name: name, cmd: cmd, log: log, ended: make(chan struct{})}
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	out, err := os.OpenFile(p.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		t.Fatalf("preparing %s: %v", name, err)
 	}
 	defer func() { _ = out.Close() }() // the process has one of its own
 	p.cmd.Stdout, p.cmd.Stderr = out, out
-	if err := p.cmd.Start(); err != nil {
+	if err := guard.Start(p.cmd); err != nil {
 		t.Fatalf("starting %s: %v", name, err)
 	}
 	go func() {
 		defer close(p.ended)
-		_ = p.cmd.Wait()
-		_ = guarded("-", p.PID())
+		_ = guard.Wait(p.cmd)
 		after()
 	}()
 	t.Cleanup(p.Kill)
-	if err := guarded("+", p.PID()); err != nil {
-		t.Fatal(err)
-	}
 	return p
 }
 
@@ -101,11 +98,11 @@ func (p *Program) Signal(t testing.TB, s os.Signal) {
 }
 
 // ExitCode waits for the end of the process.
-func (p *Program) ExitCode(t testing.TB, patience time.Duration) int {
+func (p *Program) ExitCode(t testing.TB, most time.Duration) int {
 	t.Helper()
 	select {
 	case <-p.ended:
-	case <-time.After(patience):
+	case <-time.After(patience(t, most)):
 		t.Fatalf("%s does not end", p.Name)
 	}
 	return p.cmd.ProcessState.ExitCode()
@@ -118,14 +115,14 @@ func (p *Program) Kill() {
 }
 
 // Stop asks the process to end and returns what the system counted for it. One
-// that takes longer than patience is killed.
-func (p *Program) Stop(t testing.TB, patience time.Duration) *syscall.Rusage {
+// that takes longer than that is killed.
+func (p *Program) Stop(t testing.TB, most time.Duration) *syscall.Rusage {
 	t.Helper()
 	_ = p.cmd.Process.Signal(syscall.SIGTERM)
 	select {
 	case <-p.ended:
-	case <-time.After(patience):
-		t.Logf("%s did not stop within %s and was killed", p.Name, patience)
+	case <-time.After(patience(t, most)):
+		t.Logf("%s did not stop within %s and was killed", p.Name, most)
 		p.Kill()
 	}
 	usage, _ := p.cmd.ProcessState.SysUsage().(*syscall.Rusage)

@@ -9,11 +9,34 @@ import (
 	"time"
 )
 
+// cleanup is the time that clean-ups have before `go test` ends the process.
+const cleanup = 30 * time.Second
+
+// patience is how long a test may wait that would wait for so long. When the
+// deadline of `go test` passes, all tests of the package panic, none says what it
+// waited for, and nothing is cleaned up: a wait ends with time left for that. Of the
+// last minute it may have half, for clean-ups wait as well, and for who gave
+// the tests less than a minute.
+func patience(t testing.TB, wanted time.Duration) time.Duration {
+	if t, ok := t.(interface{ Deadline() (time.Time, bool) }); ok { // benches have none
+		if deadline, ok := t.Deadline(); ok {
+			return patienceOf(wanted, time.Until(deadline))
+		}
+	}
+	return wanted
+}
+
+func patienceOf(wanted, left time.Duration) time.Duration {
+	return max(0, min(wanted, max(left-cleanup, left/2)))
+}
+
 // Eventually polls until check returns nil and fails the test with the last
-// error when that takes longer than timeout. The words of what complete the
-// sentence "waited for …".
+// error when that takes longer than timeout, or when the tests have to end. The
+// words of what complete the sentence "waited for …".
 func Eventually(t testing.TB, timeout time.Duration, what string, check func() error) {
 	t.Helper()
+	wanted := timeout
+	timeout = patience(t, wanted)
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	var last error
@@ -21,15 +44,23 @@ func Eventually(t testing.TB, timeout time.Duration, what string, check func() e
 		last = check()
 		return last == nil, nil
 	})
-	if err != nil {
+	switch {
+	case err == nil:
+	case timeout < wanted:
+		t.Fatalf("waited %s for %s, in vain, and not %s because the tests have to end then: %v", timeout.Round(time.Millisecond), what, wanted, last)
+	default:
 		t.Fatalf("waited %s for %s, in vain: %v", timeout, what, last)
 	}
 }
 
 // Quiet watches for d that check keeps returning nil and fails the test at its
-// first error. The words of what say what should stay as it is.
+// first error, or at once if the tests have to end before. The words of what say
+// what should stay as it is.
 func Quiet(t testing.TB, d time.Duration, what string, check func() error) {
 	t.Helper()
+	if left := patience(t, d); left < d {
+		t.Fatalf("whether %s lasts for %s cannot be seen: the tests have to end in %s", what, d, left.Round(time.Millisecond))
+	}
 	begin := time.Now()
 	ctx, cancel := context.WithTimeout(context.Background(), d)
 	defer cancel()

@@ -24,6 +24,42 @@ func TestEventually(t *testing.T) {
 	})
 }
 
+// timed is a test with a deadline, however much time the test itself has.
+type timed struct {
+	testing.TB
+	deadline time.Time
+}
+
+func (t timed) Deadline() (time.Time, bool) { return t.deadline, !t.deadline.IsZero() }
+
+func TestPatience(t *testing.T) {
+	for _, test := range []struct{ wanted, left, want time.Duration }{
+		{wanted: time.Minute, left: time.Hour, want: time.Minute},
+		{wanted: time.Minute, left: 90 * time.Second, want: time.Minute},
+		{wanted: time.Minute, left: 80 * time.Second, want: 50 * time.Second},
+		{wanted: time.Minute, left: time.Minute, want: 30 * time.Second},
+		{wanted: time.Minute, left: 30 * time.Second, want: 15 * time.Second}, // a clean-up waits as well
+		{wanted: time.Second, left: 3 * time.Second, want: time.Second},
+		{wanted: time.Minute, left: -time.Second, want: 0},
+	} {
+		if got := patienceOf(test.wanted, test.left); got != test.want {
+			t.Errorf("who would wait %s with %s left waits %s, want %s", test.wanted, test.left, got, test.want)
+		}
+	}
+	if got := patience(timed{TB: t}, time.Hour); got != time.Hour {
+		t.Errorf("without a deadline a test waits %s", got)
+	}
+	if got := patience(timed{TB: t, deadline: time.Now().Add(time.Minute)}, time.Hour); got > 30*time.Second || got < 20*time.Second {
+		t.Errorf("a test with a minute left waits %s", got)
+	}
+	mustFail(t, "for a miracle, in vain, and not 1h0m0s because the tests have to end then: still nothing", func(r testing.TB) {
+		Eventually(timed{TB: r, deadline: time.Now().Add(100 * time.Millisecond)}, time.Hour, "a miracle", func() error { return errors.New("still nothing") })
+	})
+	mustFail(t, "whether silence lasts for 1h0m0s cannot be seen", func(r testing.TB) {
+		Quiet(timed{TB: r, deadline: time.Now().Add(time.Minute)}, time.Hour, "silence", func() error { return nil })
+	})
+}
+
 func TestQuiet(t *testing.T) {
 	begin := time.Now()
 	Quiet(t, 60*time.Millisecond, "silence", func() error { return nil })

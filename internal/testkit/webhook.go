@@ -13,17 +13,17 @@ import (
 	"encoding/pem"
 	"fmt"
 	"math/big"
-	mathrand "math/rand/v2"
 	"net"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+
+	"github.com/modelplane/modelplane/internal/testkit/freeport"
 )
 
 // WebhookHost is the address at which the API server reaches a webhook that the
@@ -67,39 +67,11 @@ func (c *Cluster) Serve(t testing.TB, server interface{ Start(context.Context) e
 	})
 }
 
-// handedOut are the ports that FreePort has given away in this process.
-var handedOut struct {
-	sync.Mutex
-	ports map[int]bool
-}
-
 // FreePort returns a port of the loopback address that nobody listens on, and
-// never the same one twice. It lies below the range from which the kernel serves
-// outgoing connections and ":0", so that no other process gets it by chance
-// before it is used.
+// never the same one twice; see package freeport.
 func FreePort(t testing.TB) int {
 	t.Helper()
-	handedOut.Lock()
-	defer handedOut.Unlock()
-	if handedOut.ports == nil {
-		handedOut.ports = map[int]bool{}
-	}
-	const lowest, beyond, tries = 10000, 32000, 1000
-	for range tries {
-		port := lowest + mathrand.IntN(beyond-lowest)
-		if handedOut.ports[port] {
-			continue
-		}
-		listener, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
-		if err != nil {
-			continue // taken
-		}
-		_ = listener.Close()
-		handedOut.ports[port] = true
-		return port
-	}
-	t.Fatalf("no free port found in %d tries", tries)
-	return 0
+	return freeport.At(t, "127.0.0.1")
 }
 
 // ServingCert writes tls.crt and tls.key of a fresh self-signed certificate for

@@ -84,14 +84,3 @@ func judge(namespace string) *admissionregistrationv1.ValidatingWebhookConfigura
 		}},
 	}
 }
-
-func TestFreePortIsNeverTheSame(t *testing.T) {
-	seen := map[int]bool{}
-	for range 50 {
-		port := FreePort(t)
-		if seen[port] {
-			t.Fatalf("port %d twice", port)
-		}
-		seen[port] = true
-	}
-}

@@ -30,6 +30,7 @@ import (
 	"github.com/modelplane/modelplane/internal/chart/charttest"
 	"github.com/modelplane/modelplane/internal/testkit"
 	"github.com/modelplane/modelplane/internal/testkit/checkout"
+	"github.com/modelplane/modelplane/internal/testkit/guard"
 )
 
 // TestManagerAsItsAccount installs the chart and runs the real binary with the arguments of its Deployment and a token
@@ -171,10 +172,10 @@ func (m *running) start(t *testing.T) {
 		t.Fatal(err)
 	}
 	m.cmd.Stderr = log
-	if err := m.cmd.Start(); err != nil {
+	if err := guard.Start(m.cmd); err != nil {
 		t.Fatal(err)
 	}
-	go func() { m.done <- m.cmd.Wait(); close(m.done) }()
+	go func() { m.done <- guard.Wait(m.cmd); close(m.done) }()
 	t.Cleanup(func() {
 		_ = m.cmd.Process.Kill()
 		for range m.done {

@@ -186,10 +186,15 @@ func TestOtherReplica(t *testing.T) {
 	}
 	refused := func(key, how string) {
 		t.Helper()
+		// The promise is about questions that come later than that. How long this machine takes to answer one is not part of it.
 		began := time.Now()
-		for strings.Contains(two.validate(key).is(t, http.StatusOK).text, `"valid":true`) {
-			if time.Since(began) > time.Second {
-				t.Fatalf("%s is accepted for more than a second", how)
+		for {
+			late := time.Since(began)
+			if !strings.Contains(two.validate(key).is(t, http.StatusOK).text, `"valid":true`) {
+				break
+			}
+			if late > time.Second {
+				t.Fatalf("%s is accepted %s later", how, late)
 			}
 		}
 		t.Logf("%s is refused after %s", how, time.Since(began))

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/modelplane/modelplane/internal/testkit/guard"
 	"github.com/modelplane/modelplane/internal/testkit/postgres"
 )
 
@@ -248,12 +249,12 @@ func lock(t *testing.T, python, file string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := cmd.Start(); err != nil {
+	if err := guard.Start(cmd); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
 		_ = in.Close()
-		_ = cmd.Wait()
+		_ = guard.Wait(cmd)
 		cancel()
 	})
 	if line, err := bufio.NewReader(out).ReadString('\n'); err != nil || line != "locked\n" {

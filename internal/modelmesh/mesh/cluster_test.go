@@ -29,6 +29,8 @@ import (
 
 	"github.com/modelplane/modelplane/internal/modelmesh/wire"
 	"github.com/modelplane/modelplane/internal/process/command"
+	"github.com/modelplane/modelplane/internal/testkit/freeport"
+	"github.com/modelplane/modelplane/internal/testkit/guard"
 )
 
 // as makes the test binary another program: an instance of the mesh, or a runtime.
@@ -76,8 +78,13 @@ func (r *runtimeServer) RuntimeStatus(context.Context, *wire.RuntimeStatusReques
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	clear(r.loaded)
+	// Longer than any load takes, also where two cores are shared by many tests.
+	limit := 20 * time.Second
+	if d, err := time.ParseDuration(os.Getenv(loadLimit)); err == nil {
+		limit = d
+	}
 	answer := &wire.RuntimeStatusResponse{
-		Status: wire.RuntimeStatusResponse_READY, CapacityInBytes: capacity, MaxLoadingConcurrency: 4, ModelLoadingTimeoutMs: 3000, DefaultModelSizeInBytes: 1 << 20,
+		Status: wire.RuntimeStatusResponse_READY, CapacityInBytes: capacity, MaxLoadingConcurrency: 4, ModelLoadingTimeoutMs: uint32(limit.Milliseconds()), DefaultModelSizeInBytes: 1 << 20,
 		LimitModelConcurrency: os.Getenv(limited) != "",
 	}
 	if method := os.Getenv(injected); method != "" {
@@ -88,10 +95,14 @@ func (r *runtimeServer) RuntimeStatus(context.Context, *wire.RuntimeStatusReques
 
 // What a runtime of a test is like, besides.
 const (
-	limited  = "TEST_LIMIT"     // each model answers one call at a time, in so much time
-	injected = "TEST_INJECT_ID" // the only method that it has; it wants the id in the first field of the message
-	faulty   = "TEST_FAULTY"    // it loads nothing
+	limited   = "TEST_LIMIT"      // each model answers one call at a time, in so much time
+	injected  = "TEST_INJECT_ID"  // the only method that it has; it wants the id in the first field of the message
+	faulty    = "TEST_FAULTY"     // it loads nothing
+	loadLimit = "TEST_LOAD_LIMIT" // how long a load may take
 )
+
+// meet is the beginning of a message that is answered once somebody else has answered the runtime: the rest is his address.
+const meet = "meet "
 
 // PredictModelSize says nothing of sizes, but knows when it is asked whether a model is there.
 func (r *runtimeServer) PredictModelSize(ctx context.Context, q *wire.PredictModelSizeRequest) (*wire.PredictModelSizeResponse, error) {
@@ -162,6 +173,11 @@ func (r *runtimeServer) call(_ any, stream grpc.ServerStream) error {
 		if d, err := time.ParseDuration(os.Getenv(limited)); err == nil {
 			<-time.After(d)
 		}
+		if url, ok := strings.CutPrefix(text, meet); ok {
+			if err := met(stream.Context(), url+"/"+os.Getenv("NAME")); err != nil {
+				return status.Error(codes.Aborted, err.Error())
+			}
+		}
 		if text == "refuse" {
 			return status.Error(codes.OutOfRange, "the model does not want that")
 		}
@@ -169,6 +185,18 @@ func (r *runtimeServer) call(_ any, stream grpc.ServerStream) error {
 			return err
 		}
 	}
+}
+
+func met(ctx context.Context, url string) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
+	if err != nil {
+		return err
+	}
+	answer, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return err
+	}
+	return answer.Body.Close()
 }
 
 // program is a process of a test.
@@ -204,11 +232,10 @@ func launch(t testing.TB, name, path string, args, env []string) *program {
 	p.cmd = exec.Command(path, args...)
 	p.cmd.Env = append(os.Environ(), env...)
 	p.cmd.Stdout, p.cmd.Stderr = p.log, p.log
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := p.cmd.Start(); err != nil {
+	if err := guard.Start(p.cmd); err != nil {
 		t.Fatal(err)
 	}
-	go func() { _ = p.cmd.Wait(); close(p.done) }()
+	go func() { _ = guard.Wait(p.cmd); close(p.done) }()
 	return p
 }
 
@@ -216,21 +243,9 @@ func (p *program) signal(s syscall.Signal) { _ = p.cmd.Process.Signal(s) }
 
 func (p *program) kill() { p.signal(syscall.SIGKILL); <-p.done }
 
-// ports are free when they are asked for, below those that the system gives to clients.
-var nextPort atomic.Int32
-
 func freePort(t testing.TB) int {
 	t.Helper()
-	syscall.ForkLock.RLock() // a process that begins meanwhile would hold the port for a moment
-	defer syscall.ForkLock.RUnlock()
-	for {
-		port := 18000 + (os.Getpid()*131)%9000 + int(nextPort.Add(1))
-		listener, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
-		if err == nil {
-			_ = listener.Close()
-			return port
-		}
-	}
+	return freeport.At(t, "127.0.0.1")
 }
 
 // etcdServer is a real etcd.
@@ -340,6 +355,9 @@ func (c *cluster) start(names ...string) (out []*pod) {
 	return out
 }
 
+// leaseTTL is how long an instance that is gone, or that gets no time on a busy machine, is believed to be there.
+const leaseTTL = 5 * time.Second
+
 // pod starts an instance and its runtime.
 func (c *cluster) pod(name string, env ...string) *pod {
 	c.t.Helper()
@@ -348,7 +366,7 @@ func (c *cluster) pod(name string, env ...string) *pod {
 		as + "=mesh", "MM_SERVICE_NAME=" + c.service, "MM_KVSTORE_PREFIX=mm", fmt.Sprintf("KV_STORE=etcd:http://127.0.0.1:%d", c.etcd.client),
 		"WKUBE_POD_NAME=" + name, fmt.Sprintf("MM_SVC_GRPC_PORT=%d", p.port), fmt.Sprintf("MM_PEER_PORT=%d", freePort(c.t)),
 		fmt.Sprintf("MM_PROBE_PORT=%d", p.probe), fmt.Sprintf("MM_PRESTOP_WAIT_PORT=%d", p.stop), fmt.Sprintf("INTERNAL_GRPC_PORT=%d", p.runtimePort),
-		"MM_LABELS=mt:test", "MM_LEASE_TTL=3s", "MM_PUBLISH_PERIOD=200ms", "MM_RUNTIME_STATUS_PERIOD=50ms", "MM_MIN_CHURN_AGE=1ns", "MODELPLANE_LOG_FORMAT=text",
+		"MM_LABELS=mt:test", "MM_LEASE_TTL="+leaseTTL.String(), "MM_PUBLISH_PERIOD=200ms", "MM_RUNTIME_STATUS_PERIOD=50ms", "MM_MIN_CHURN_AGE=1ns", "MODELPLANE_LOG_FORMAT=text",
 		"MM_DEFAULT_VMODEL_OWNER=ksp",
 	}, append(c.env, env...)...)
 	p.startRuntime()
@@ -391,7 +409,8 @@ func (c *cluster) ready(pods ...*pod) {
 	}
 }
 
-const patience = 20 * time.Second
+// patience is for a machine on which many tests share two cores.
+const patience = time.Minute
 
 // eventually tries until it succeeds.
 func eventually(t testing.TB, what string, try func() error) {

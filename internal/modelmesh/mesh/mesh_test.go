@@ -480,7 +480,7 @@ func TestEtcdAway(t *testing.T) {
 	calls := load(t, 2, models, func() []*pod { return []*pod{a, b} })
 	calls.more(t, 100)
 	c.etcd.signal(syscall.SIGSTOP)
-	frozen := time.NewTimer(10 * time.Second)
+	frozen := time.NewTimer(2 * leaseTTL)
 	<-frozen.C
 	c.etcd.signal(syscall.SIGCONT)
 	calls.more(t, 200)

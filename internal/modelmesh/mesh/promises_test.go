@@ -292,7 +292,8 @@ func TestSettingsInEtcd(t *testing.T) {
 // TestFailFast: a new version that cannot load what others have loaded does not become ready, and takes nothing from them.
 func TestFailFast(t *testing.T) {
 	t.Parallel()
-	c := newCluster(t, false, "MM_RATE_PERIOD=300ms", "MM_REAPER_PERIOD=300ms")
+	const longest = 3 * time.Second
+	c := newCluster(t, false, "MM_RATE_PERIOD=300ms", "MM_REAPER_PERIOD=300ms", loadLimit+"="+longest.String())
 	a := c.start("pod-a")[0]
 	var models []string
 	for i := range 4 {
@@ -300,7 +301,7 @@ func TestFailFast(t *testing.T) {
 		a.register(id, "", `{"min_copies":2}`, true, true)
 		models = append(models, id)
 	}
-	settled := time.NewTimer(4 * time.Second) // longer than a load may take
+	settled := time.NewTimer(longest + time.Second) // longer than a load may take
 	<-settled.C
 	bad, tolerated := c.pod("pod-bad", faulty+"=true"), c.pod("pod-kept", faulty+"=true", "MM_FAILFAST_UPGRADE_ENABLED=false")
 	eventually(t, "the faulty instance says that it is not ready", func() error {
@@ -408,13 +409,13 @@ func TestBalanced(t *testing.T) {
 		}
 		return nil
 	})
-	answers := func(header ...string) map[string]int {
+	answers := func(message string, header ...string) map[string]int {
 		var mu sync.Mutex
 		out := map[string]int{}
 		var all sync.WaitGroup
 		for range 8 {
 			all.Go(func() {
-				by, _, _, err := b.call(within(t, patience), "hello", append(header, "mm-model-id", "one")...)
+				by, _, _, err := b.call(within(t, patience), message, append(header, "mm-model-id", "one")...)
 				if err != nil {
 					t.Error(err)
 				}
@@ -426,10 +427,30 @@ func TestBalanced(t *testing.T) {
 		all.Wait()
 		return out
 	}
-	if got := answers("mm-balanced", "true"); len(got) != 1 || got[b.name] != 8 {
+	if got := answers("hello", "mm-balanced", "true"); len(got) != 1 || got[b.name] != 8 {
 		t.Errorf("a balanced client is answered by %v", got)
 	}
-	if got := answers(); len(got) != 2 {
+	// No call is answered before there is one in either runtime, so that they are there at the same time however slow the
+	// machine is. Calls that all go to one instance wait for each other in vain.
+	var mu sync.Mutex
+	there, both := map[string]bool{}, make(chan struct{})
+	meeting := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		if there[r.URL.Path] = true; len(there) == 2 {
+			select {
+			case <-both:
+			default:
+				close(both)
+			}
+		}
+		mu.Unlock()
+		select {
+		case <-both:
+		case <-r.Context().Done():
+		}
+	}))
+	t.Cleanup(meeting.Close)
+	if got := answers(meet + meeting.URL); len(got) != 2 {
 		t.Errorf("any other client is answered by %v", got)
 	}
 }

@@ -221,12 +221,17 @@ func TestPredictors(t *testing.T) {
 	if p := all[0]; !p.Status.Available || p.Status.GrpcEndpoint != "grpc://"+service+"."+b.NS+":8033" || p.Status.TotalCopies != 1 || len(p.Finalizers) != 1 {
 		t.Errorf("%+v", p)
 	}
+	// That the last is loaded is told before the last question is asked, and the pause between two questions is a second.
+	testkit.Rest(t, 3*quietFor, "the mesh to be asked no more", func() int { return b.mesh.Total() + counter.Writes() })
 	calls, writes := b.mesh.Total(), counter.Snapshot().Writes()
-	if calls > 3*many {
+	// A machine that gives nobody enough time has the odd question asked again and the odd step told. One more for each
+	// Predictor would be a third or a quarter.
+	const room = 20 // a twentieth
+	if most := 3 * many; calls > most+most/room {
 		t.Errorf("%d calls for %d Predictors: %v", calls, many, b.mesh.Calls())
 	}
-	if writes > 4*many {
-		t.Errorf("%d writes for %d Predictors", writes, many)
+	if most := 4 * many; writes > most+most/room {
+		t.Errorf("%d writes for %d Predictors:\n%s", writes, many, counter)
 	}
 	t.Logf("%d Predictors: %d calls %v, %d writes", many, calls, b.mesh.Calls(), writes)
 	testkit.NoWrites(t, counter, quietFor, "when all are loaded")

@@ -34,6 +34,8 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/modelplane/modelplane/internal/process/command"
+	"github.com/modelplane/modelplane/internal/testkit/freeport"
+	"github.com/modelplane/modelplane/internal/testkit/guard"
 )
 
 // asAgent makes the test's program the agent itself, for tests that kill it.
@@ -48,12 +50,7 @@ func TestMain(m *testing.M) {
 
 func freePort(t *testing.T) int {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close()
-	return listener.Addr().(*net.TCPAddr).Port
+	return freeport.At(t, "127.0.0.1")
 }
 
 // running is an agent in this process, at a real address.
@@ -653,7 +650,7 @@ func TestKilled(t *testing.T) {
 		c := exec.CommandContext(t.Context(), os.Args[0], "--port", strconv.Itoa(port), "--component-port", u.Port(), "--enable-puller", "--config-dir", config,
 			"--model-dir", models, "--shutdown-delay", "0s")
 		c.Env = append(os.Environ(), asAgent+"=1")
-		if err := c.Start(); err != nil {
+		if err := guard.Start(c); err != nil {
 			t.Fatal(err)
 		}
 		return c
@@ -663,7 +660,7 @@ func TestKilled(t *testing.T) {
 	if err := first.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	_ = first.Wait()
+	_ = guard.Wait(first)
 	if _, err := os.Stat(models + "/a"); err == nil {
 		t.Error("half a model is where the server looks")
 	}
@@ -679,7 +676,7 @@ func TestKilled(t *testing.T) {
 	if err := second.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	if err := second.Wait(); err != nil {
+	if err := guard.Wait(second); err != nil {
 		t.Errorf("it ended with %v", err)
 	}
 }

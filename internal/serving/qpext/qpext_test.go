@@ -23,6 +23,8 @@ import (
 
 	"github.com/modelplane/modelplane/internal/process"
 	"github.com/modelplane/modelplane/internal/process/command"
+	"github.com/modelplane/modelplane/internal/testkit/freeport"
+	"github.com/modelplane/modelplane/internal/testkit/guard"
 )
 
 // asCommand makes the test binary behave as the command itself, and asProgram as a program that it starts.
@@ -247,14 +249,10 @@ func TestSettings(t *testing.T) {
 	}
 }
 
-func freeAddress(t *testing.T) (address, port string) {
+func freeAddress(t *testing.T) (address, number string) {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close()
-	return listener.Addr().String(), strconv.Itoa(listener.Addr().(*net.TCPAddr).Port)
+	number = strconv.Itoa(freeport.At(t, "127.0.0.1"))
+	return "127.0.0.1:" + number, number
 }
 
 // answers waits until somebody answers at an address.
@@ -290,7 +288,7 @@ func TestProgram(t *testing.T) {
 			cmd := exec.CommandContext(t.Context(), os.Args[0], "--log-level=warn", "--", os.Args[0], address, "--unknown-flag")
 			cmd.Env = append(os.Environ(), asCommand+"=yes", "AGGREGATE_PROMETHEUS_METRICS_PORT="+port)
 			cmd.Stderr = &stderr
-			if err := cmd.Start(); err != nil {
+			if err := guard.Start(cmd); err != nil {
 				t.Fatal(err)
 			}
 			answers(t, "http://"+address)
@@ -300,7 +298,7 @@ func TestProgram(t *testing.T) {
 			if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
 				t.Fatal(err)
 			}
-			_ = cmd.Wait()
+			_ = guard.Wait(cmd)
 			if code := cmd.ProcessState.ExitCode(); code != 7 || strings.Contains(stderr.String(), "Metrics are not shown") != busy {
 				t.Errorf("exit code %d, log:\n%s", code, &stderr)
 			}

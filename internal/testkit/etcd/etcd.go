@@ -6,7 +6,6 @@ package etcd
 import (
 	"context"
 	"fmt"
-	"net"
 	"os/exec"
 	"testing"
 	"time"
@@ -31,7 +30,8 @@ type Server struct {
 // Start runs one until the test ends.
 func Start(t testing.TB) *Server {
 	t.Helper()
-	s := &Server{Endpoint: "http://" + free(t), peer: "http://" + free(t), path: testkit.Asset(t, "etcd"), dir: t.TempDir()}
+	at := func() string { return fmt.Sprintf("http://127.0.0.1:%d", testkit.FreePort(t)) }
+	s := &Server{Endpoint: at(), peer: at(), path: testkit.Asset(t, "etcd"), dir: t.TempDir()}
 	var err error
 	s.Client, err = clientv3.New(clientv3.Config{Endpoints: []string{s.Endpoint}, Logger: zap.NewNop()})
 	if err != nil {
@@ -75,14 +75,4 @@ func (s *Server) Compact(t testing.TB) {
 // Secret is what connects programs to it, with keys below a prefix.
 func (s *Server) Secret(prefix string) map[string][]byte {
 	return map[string][]byte{"etcd_connection": fmt.Appendf(nil, `{"endpoints":%q,"root_prefix":%q}`, s.Endpoint, prefix)}
-}
-
-func free(t testing.TB) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
 }

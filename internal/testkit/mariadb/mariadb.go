@@ -23,6 +23,7 @@ import (
 	"github.com/go-sql-driver/mysql"
 
 	"github.com/modelplane/modelplane/internal/testkit"
+	"github.com/modelplane/modelplane/internal/testkit/guard"
 )
 
 // User of the server, who may do everything.
@@ -137,11 +138,11 @@ func (s *Server) serve(t testing.TB, settings ...string) {
 	}, settings...)...)
 	var log bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &log, &log
-	if err := cmd.Start(); err != nil {
+	if err := guard.Start(cmd); err != nil {
 		t.Fatal(err)
 	}
 	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }()
+	go func() { ended <- guard.Wait(cmd) }()
 	stopped := false
 	s.end = func() {
 		if !stopped {

@@ -22,6 +22,8 @@ import (
 	"time"
 
 	"github.com/modelplane/modelplane/internal/testkit"
+	"github.com/modelplane/modelplane/internal/testkit/freeport"
+	"github.com/modelplane/modelplane/internal/testkit/guard"
 )
 
 // User of the server, who may do everything.
@@ -73,12 +75,9 @@ func start(t testing.TB, host, mode, rule string, files map[string][]byte) *Serv
 	case err != nil:
 		t.Skip(err)
 	}
-	s := &Server{Host: host, Password: "s3cr:t/p@ss%w", bin: bin, mode: mode}
+	s := &Server{Host: host, Port: freeport.At(t, host), Password: "s3cr:t/p@ss%w", bin: bin, mode: mode}
 	dir := t.TempDir()
 	if s.cred, err = testkit.Unprivileged(dir, "postgres", "nobody"); err != nil {
-		t.Fatal(err)
-	}
-	if s.Port, err = freePort(host); err != nil {
 		t.Fatal(err)
 	}
 	secret, data := filepath.Join(dir, "password"), filepath.Join(dir, "data")
@@ -129,15 +128,6 @@ func find() (string, error) {
 	return filepath.Dir(found[len(found)-1]), nil
 }
 
-func freePort(host string) (int, error) {
-	l, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
-	if err != nil {
-		return 0, err
-	}
-	defer func() { _ = l.Close() }()
-	return l.Addr().(*net.TCPAddr).Port, nil
-}
-
 func (s *Server) command(ctx context.Context, program string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, filepath.Join(s.bin, program), args...)
 	cmd.Dir = "/"
@@ -163,11 +153,11 @@ func (s *Server) serve(t testing.TB, data string, settings ...string) {
 	cmd := s.command(context.Background(), "postgres", settings...)
 	var log bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &log, &log
-	if err := cmd.Start(); err != nil {
+	if err := guard.Start(cmd); err != nil {
 		t.Fatal(err)
 	}
 	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }()
+	go func() { ended <- guard.Wait(cmd) }()
 	stopped := false
 	s.data, s.end = data, func() {
 		if !stopped {

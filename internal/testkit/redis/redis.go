@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"github.com/modelplane/modelplane/internal/testkit"
+	"github.com/modelplane/modelplane/internal/testkit/guard"
 )
 
 // Server is a running one.
@@ -112,11 +113,11 @@ func (s *Server) Again(t testing.TB) {
 	cmd.Args[0] = name
 	var log bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &log, &log
-	if err := cmd.Start(); err != nil {
+	if err := guard.Start(cmd); err != nil {
 		t.Fatal(err)
 	}
 	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }()
+	go func() { ended <- guard.Wait(cmd) }()
 	stopped := false
 	s.end = func() {
 		if !stopped {

@@ -18,12 +18,15 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/modelplane/modelplane/internal/fetch/s3"
 	"github.com/modelplane/modelplane/internal/testkit/checkout"
+	"github.com/modelplane/modelplane/internal/testkit/freeport"
+	"github.com/modelplane/modelplane/internal/testkit/guard"
 )
 
 // Credentials of the server.
@@ -99,26 +102,19 @@ func (s *Server) run(t testing.TB, host string, args ...string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	listener, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := listener.Addr().String()
-	if err := listener.Close(); err != nil {
-		t.Fatal(err)
-	}
+	address := net.JoinHostPort(host, strconv.Itoa(freeport.At(t, host)))
 	var log bytes.Buffer
 	args = append(args, "--port", address, "--access", AccessKey, "--secret", SecretKey, "--region", Region,
 		"--quiet", "--keep-alive", "posix", "--sidecar", t.TempDir(), s.Dir)
 	command := exec.Command(binary, args...)
 	command.Env = []string{"HOME=" + t.TempDir(), "PATH=" + os.Getenv("PATH")}
 	command.Stdout, command.Stderr = &log, &log
-	if err := command.Start(); err != nil {
+	if err := guard.Start(command); err != nil {
 		t.Fatal(err)
 	}
 	ended := make(chan struct{})
 	go func() {
-		_ = command.Wait() // it is killed
+		_ = guard.Wait(command) // it is killed
 		close(ended)
 	}()
 	t.Cleanup(func() {

@@ -7,14 +7,15 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
+
+	"github.com/modelplane/modelplane/internal/testkit/freeport"
+	"github.com/modelplane/modelplane/internal/testkit/guard"
 )
 
 // etcd starts a real one and returns its endpoint.
@@ -30,20 +31,14 @@ func etcd(t *testing.T) string {
 	}
 	var urls [2]string
 	for i := range urls {
-		listener, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		urls[i] = "http://" + listener.Addr().String()
-		_ = listener.Close()
+		urls[i] = fmt.Sprintf("http://127.0.0.1:%d", freeport.At(t, "127.0.0.1"))
 	}
 	cmd := exec.Command(filepath.Join(assets, "etcd"), "--name=one", "--data-dir="+t.TempDir(), "--listen-client-urls="+urls[0], "--advertise-client-urls="+urls[0],
 		"--listen-peer-urls="+urls[1], "--initial-advertise-peer-urls="+urls[1], "--initial-cluster=one="+urls[1], "--log-level=error", "--unsafe-no-fsync")
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := cmd.Start(); err != nil {
+	if err := guard.Start(cmd); err != nil {
 		t.Fatalf("this test needs etcd: run `make test`, which builds it once: %v", err)
 	}
-	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = guard.Wait(cmd) })
 	return urls[0]
 }
 

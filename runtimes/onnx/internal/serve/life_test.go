@@ -23,6 +23,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	pb "github.com/modelplane/modelplane/internal/openinference/inferencepb"
+	"github.com/modelplane/modelplane/internal/testkit/guard"
 	"github.com/modelplane/modelplane/runtimes/onnx/internal/ortlib"
 	"github.com/modelplane/modelplane/runtimes/onnx/internal/ortlib/orttest"
 )
@@ -156,7 +157,7 @@ func TestDrain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := cmd.Start(); err != nil {
+	if err := guard.Start(cmd); err != nil {
 		t.Fatal(err)
 	}
 	address, err := bufio.NewReader(out).ReadString('\n')
@@ -181,7 +182,7 @@ func TestDrain(t *testing.T) {
 	}
 	expect(t, first)
 	expect(t, second)
-	if err := cmd.Wait(); err != nil {
+	if err := guard.Wait(cmd); err != nil {
 		t.Errorf("the server ended with %v", err)
 	}
 }

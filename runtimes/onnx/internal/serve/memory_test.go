@@ -23,6 +23,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 
 	pb "github.com/modelplane/modelplane/internal/openinference/inferencepb"
+	"github.com/modelplane/modelplane/internal/testkit/guard"
 	"github.com/modelplane/modelplane/runtimes/onnx/internal/ortlib/orttest"
 )
 
@@ -55,12 +56,12 @@ func startApartWith(t *testing.T, args ...string) *apart {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := cmd.Start(); err != nil {
+	if err := guard.Start(cmd); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
 		cancel()
-		_ = cmd.Wait() // it was killed
+		_ = guard.Wait(cmd) // it was killed
 	})
 	line, err := bufio.NewReader(out).ReadString('\n')
 	at := strings.Fields(line)

@@ -120,7 +120,7 @@ func (s *Store) Load(ctx context.Context, id, path string) (int64, error) {
 	if id == "" || path == "" {
 		return 0, inference.Invalidf("a model is loaded by its id and its path; one of them is empty")
 	}
-	e, err := s.join(id, path)
+	e, err := s.join(ctx, id, path)
 	if err != nil {
 		return 0, err
 	}
@@ -130,16 +130,24 @@ func (s *Store) Load(ctx context.Context, id, path string) (int64, error) {
 		return e.size, e.err
 	case <-ctx.Done():
 		s.leave(e, true)
-		return 0, &inference.Error{Kind: inference.Cancelled, Message: fmt.Sprintf("the load of the model %q was cancelled", id)}
+		return 0, cancelled(id)
 	}
 }
 
-// join finds the load of a model or begins it.
-func (s *Store) join(id, path string) (*entry, error) {
+func cancelled(id string) error {
+	return &inference.Error{Kind: inference.Cancelled, Message: fmt.Sprintf("the load of the model %q was cancelled", id)}
+}
+
+// join finds the load of a model or begins it, unless whoever wants it has given up already: on a busy machine the unload that
+// follows may be carried out before, and nobody would come for the memory of a load that began after it. The lock keeps the two
+// apart.
+func (s *Store) join(ctx context.Context, id, path string) (*entry, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	e := s.models[id]
 	switch {
+	case ctx.Err() != nil:
+		return nil, cancelled(id)
 	case e == nil:
 		e = &entry{id: id, path: path, ended: make(chan struct{}), left: make(chan struct{}), gone: make(chan struct{})}
 		s.models[id] = e
@@ -212,7 +220,7 @@ func (s *Store) turn(e *entry) (*Loaded, error) {
 	case s.loading <- struct{}{}:
 		defer func() { <-s.loading }()
 	case <-e.left:
-		return nil, &inference.Error{Kind: inference.Cancelled, Message: fmt.Sprintf("the load of the model %q was cancelled", e.id)}
+		return nil, cancelled(e.id)
 	}
 	path, info, err := inspect(e.path)
 	if err != nil {

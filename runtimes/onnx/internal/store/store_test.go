@@ -198,6 +198,25 @@ func TestRefused(t *testing.T) {
 	s.empty(t)
 }
 
+// TestCancelledBefore: a load whose call is carried out after it was given up begins nothing. An unload that came in between
+// has said that no memory is taken.
+func TestCancelledBefore(t *testing.T) {
+	s := newShelf(t, options())
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for range 100 { // of two that are ready, select takes any
+		_, err := s.Load(ctx, "late", s.file(t, "late", 0))
+		wantKind(t, "who gave up before", err, inference.Cancelled, `the load of the model "late" was cancelled`)
+	}
+	if err := s.Unload(t.Context(), "late"); err != nil {
+		t.Error(err)
+	}
+	s.empty(t)
+	if s.opened.Load() != 0 {
+		t.Errorf("%d models were opened for nobody", s.opened.Load())
+	}
+}
+
 // TestCancel gives up while a model is being loaded, and while it waits for its turn.
 func TestCancel(t *testing.T) {
 	s := newShelf(t, options())
@@ -244,7 +263,9 @@ func TestCancel(t *testing.T) {
 	// One of two who want the same model gives up; the other has it.
 	keeps := load(t.Context(), "both")
 	eventually(t, "the load to begin", func() bool { return s.open.Load() == 1 })
-	_, err := s.Load(first, "both", filepath.Join(s.dir, "both"))
+	impatient, giveUp := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer giveUp()
+	_, err := s.Load(impatient, "both", filepath.Join(s.dir, "both"))
 	wantKind(t, "who gives up", err, inference.Cancelled, "")
 	receive(t, s.opening)
 	if err := receive(t, keeps); err != nil {
