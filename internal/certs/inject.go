@@ -64,6 +64,7 @@ type target struct {
 type injector struct {
 	client  client.Client
 	service serviceRef // ours; a configuration that names another service belongs to another installation
+	former  []string   // further names of our service
 	base    *url.URL   // set when the API server reaches us by URL
 	log     logr.Logger
 }
@@ -142,7 +143,7 @@ type operation struct {
 
 // correct lists what has to change in one place. "add" also replaces.
 func (i *injector) correct(c callback, bundle []byte) []operation {
-	if c.service != nil && (c.service.Namespace != i.service.Namespace || c.service.Name != i.service.Name) {
+	if c.service != nil && !i.ours(*c.service) {
 		return nil
 	}
 	var ops []operation
@@ -165,6 +166,11 @@ func (i *injector) correct(c callback, bundle []byte) []operation {
 		ops = append(ops, operation{Op: "add", Path: c.pointer + "/caBundle", Value: bundle})
 	}
 	return ops
+}
+
+// ours tells whether a service leads here.
+func (i *injector) ours(s serviceRef) bool {
+	return s.Namespace == i.service.Namespace && (s.Name == i.service.Name || slices.Contains(i.former, s.Name))
 }
 
 // pathOf is the webhook's path, however the place is addressed at the moment.
@@ -197,8 +203,7 @@ func (i *injector) bundles(ctx context.Context, reader client.Reader) ([][]byte,
 	var found [][]byte
 	for _, t := range targets {
 		for _, c := range t.callbacks {
-			if len(c.bundle) > 0 && (c.service == nil ||
-				c.service.Namespace == i.service.Namespace && c.service.Name == i.service.Name) {
+			if len(c.bundle) > 0 && (c.service == nil || i.ours(*c.service)) {
 				found = append(found, c.bundle)
 			}
 		}

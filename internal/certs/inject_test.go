@@ -10,6 +10,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -45,6 +46,9 @@ func TestCorrect(t *testing.T) {
 		{name: "no roots yet", in: callback{service: ours()}, bundle: bundle, want: []operation{setBundle}},
 		{name: "other roots", in: callback{service: ours(), bundle: other}, bundle: bundle, want: []operation{setBundle}},
 		{name: "roots are somebody else's affair", in: callback{service: ours(), bundle: other}},
+		{name: "a former name of the service", in: callback{service: &serviceRef{Namespace: "ns", Name: "former"}, bundle: other}, bundle: bundle,
+			want: []operation{setBundle}},
+		{name: "that name elsewhere", in: callback{service: &serviceRef{Namespace: "elsewhere", Name: "former"}}, bundle: bundle},
 		{name: "another installation", in: callback{service: &serviceRef{Namespace: "elsewhere", Name: "webhook"}}, bundle: bundle},
 		{name: "another service", in: callback{service: &serviceRef{Namespace: "ns", Name: "other"}}, base: base, bundle: bundle},
 		{name: "service to URL", in: callback{service: ours()}, base: base, bundle: bundle,
@@ -58,12 +62,22 @@ func TestCorrect(t *testing.T) {
 			want: []operation{{Op: "remove", Path: at + "/url"}, {Op: "add", Path: at + "/service", Value: *ours()}}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			i := &injector{service: serviceRef{Namespace: "ns", Name: "webhook"}, base: c.base}
+			i := &injector{service: serviceRef{Namespace: "ns", Name: "webhook"}, former: []string{"former"}, base: c.base}
 			c.in.pointer = at
 			if diff := cmp.Diff(c.want, i.correct(c.in, c.bundle)); diff != "" {
 				t.Errorf("unexpected operations (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// TestHosts: the certificate is good for every name by which the process is reached.
+func TestHosts(t *testing.T) {
+	k := &Keeper{opts: Options{Namespace: "ns", Service: "webhook", Former: []string{"former"}, Aliases: []string{"metrics", ""}}}
+	for _, service := range []string{"webhook", "former", "metrics"} {
+		if host := service + ".ns.svc"; !slices.Contains(k.hosts(), host) {
+			t.Errorf("%s is not among %v", host, k.hosts())
+		}
 	}
 }
 

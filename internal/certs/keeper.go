@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -62,6 +63,7 @@ type Options struct {
 	Namespace string   // ours
 	Secret    string   // default DefaultSecret
 	Service   string   // the webhook Service in Namespace
+	Former    []string // further names of that Service, by which configurations of others call the webhooks
 	Aliases   []string // further Services that lead to this process, for example the metrics Service
 	URL       *url.URL // set when the API server reaches the webhooks by URL instead of the Service
 	Dir       string   // for Dir and CertManager
@@ -117,6 +119,7 @@ func New(cfg *rest.Config, opts Options) (*Keeper, error) {
 		injector: &injector{
 			client:  live,
 			service: serviceRef{Namespace: opts.Namespace, Name: opts.Service},
+			former:  opts.Former,
 			base:    opts.URL,
 			log:     opts.Log,
 		},
@@ -290,7 +293,7 @@ func (k *Keeper) rest(ctx context.Context, at time.Time, retry <-chan time.Time)
 // hosts are the names and addresses under which the API server and scrapers reach this process.
 func (k *Keeper) hosts() []string {
 	var hosts []string
-	for _, service := range append([]string{k.opts.Service}, k.opts.Aliases...) {
+	for _, service := range slices.Concat([]string{k.opts.Service}, k.opts.Former, k.opts.Aliases) {
 		if service == "" {
 			continue
 		}

@@ -439,7 +439,7 @@ func (p *Planner) place(m *manifest) error {
 
 // clusterScoped are the kinds of Kubernetes without a namespace that people put
 // next to ours.
-var clusterScoped = []string{"Namespace", "Node", "PersistentVolume", "ClusterRole", "ClusterRoleBinding", "StorageClass",
+var clusterScoped = []string{"Namespace", "GatewayClass", "Node", "PersistentVolume", "ClusterRole", "ClusterRoleBinding", "StorageClass",
 	"CustomResourceDefinition", "PriorityClass", "IngressClass", "RuntimeClass"}
 
 func namespaced(gvk schema.GroupVersionKind) bool { return !slices.Contains(clusterScoped, gvk.Kind) }

@@ -113,6 +113,7 @@ func checkRouter(c *checker, v *Router, _ object) {
 	for i, name := range v.ImagePullSecrets {
 		c.objectName(fmt.Sprintf("imagePullSecrets[%d]", i), name)
 	}
+	c.objectName("caBundle", v.CABundle)
 }
 
 func checkDeploy(c *checker, v *Deploy, given object) {

@@ -120,7 +120,8 @@ func TestParseReadsEveryKey(t *testing.T) {
 			c.Agent.Image, c.Agent.Command, c.Agent.MemoryLimit = "a:1", []string{"/c", "d"}, resource.MustParse("2Gi")
 		}},
 		"router": {KeyRouter, `{"image":"r:1","command":["/c","r"],"headers":{"propagate":["Authorization","X-.*"]},"imagePullPolicy":"Always",
-			"imagePullSecrets":["pull"]}`, func(c *Config) {
+			"imagePullSecrets":["pull"],"caBundle":"ca","enableTls":"true","enableAuth":true}`, func(c *Config) {
+			c.Router.CABundle, c.Router.EnableTLS, c.Router.EnableAuth = "ca", true, true
 			c.Router.Image, c.Router.Headers.Propagate = "r:1", []string{"Authorization", "X-.*"}
 			c.Router.Command = []string{"/c", "r"}
 			c.Router.ImagePullPolicy, c.Router.ImagePullSecrets = "Always", []string{"pull"}
@@ -246,6 +247,7 @@ func TestParseRefuses(t *testing.T) {
 		"an empty batch":             {KeyBatcher, `{"maxBatchSize":"0"}`, []string{"maxBatchSize", "out of range"}},
 		"no latency":                 {KeyBatcher, `{"maxLatency":"-5"}`, []string{"maxLatency", "out of range"}},
 		"a pull policy":              {KeyRouter, `{"imagePullPolicy":"Sometimes"}`, []string{"imagePullPolicy", "Always, IfNotPresent, Never"}},
+		"a bundle of routers":        {KeyRouter, `{"caBundle":"A"}`, []string{"caBundle"}},
 		"a pull secret":              {KeyRouter, `{"imagePullSecrets":["A"]}`, []string{"imagePullSecrets[0]"}},
 		"no mode":                    {KeyDeploy, `{}`, []string{"defaultDeploymentMode: is missing"}},
 		"a mode of nobody":           {KeyDeploy, `{"defaultDeploymentMode":"Magic"}`, []string{`"Magic" is no mode`, "Standard, Knative or ModelMesh"}},

@@ -268,6 +268,11 @@ type Router struct {
 	Headers          RouterHeaders `json:"headers"`
 	ImagePullPolicy  string        `json:"imagePullPolicy"`
 	ImagePullSecrets []string      `json:"imagePullSecrets"`
+	// CABundle is a ConfigMap with certificates of authorities that routers trust, beside the configuration.
+	CABundle string `json:"caBundle"`
+	// EnableTLS and EnableAuth let all routers answer with TLS, and ask who calls; a graph may ask for it by itself.
+	EnableTLS  bool `json:"enableTls"`
+	EnableAuth bool `json:"enableAuth"`
 }
 
 // RouterHeaders are the request headers that a router hands on.

@@ -4,7 +4,6 @@ package engine
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -32,30 +31,49 @@ type resourceLister interface {
 	ServerResourcesForGroupVersion(groupVersion string) (*metav1.APIResourceList, error)
 }
 
-type listener func(ctx context.Context, gvk schema.GroupVersionKind, present bool) error
-
 // apis knows which optional APIs the cluster serves now, and tells when one
 // comes or goes.
 type apis struct {
 	discovery resourceLister
 	cache     cache.Cache
 
-	mu      sync.RWMutex
-	present map[schema.GroupVersionKind]bool // those that may come and go
+	mu sync.RWMutex
+	by map[schema.GroupVersionKind]*term // of those that may come and go; nil while one is absent
 	// found is what discovery said before the start, so that one question does for
 	// all kinds of a group and version.
 	found map[schema.GroupVersion]map[string]bool
 	// withdrawn are the names of definitions that were deleted.
 	withdrawn map[string]bool
-	// listeners are told of each change, one after the other. It is told again
-	// when one of them fails.
-	listeners []listener
+	// followers are told of each change, one after the other.
+	followers []*follower
 	queue     workqueue.TypedRateLimitingInterface[schema.GroupVersion]
+}
+
+// term is a time for which an API is served. It is open when its watches are
+// filled: until then the API counts as absent, so that no read waits for a watch
+// that may never be filled.
+type term struct {
+	//nolint:containedctx // it lasts as long as the API, not as long as a call
+	ctx    context.Context
+	end    context.CancelFunc
+	open   bool
+	anew   bool           // its watches could not begin, and are to begin again
+	reads  sync.WaitGroup // that are going on
+	filled chan struct{}  // closed when nobody waits for its watches any more
+}
+
+func newTerm(open bool) *term {
+	ctx, end := context.WithCancel(context.Background())
+	t := &term{ctx: ctx, end: end, open: open, filled: make(chan struct{})}
+	if open {
+		close(t.filled)
+	}
+	return t
 }
 
 func newAPIs(d resourceLister, c cache.Cache) *apis {
 	return &apis{
-		discovery: d, cache: c, present: map[schema.GroupVersionKind]bool{},
+		discovery: d, cache: c, by: map[schema.GroupVersionKind]*term{},
 		found: map[schema.GroupVersion]map[string]bool{}, withdrawn: map[string]bool{},
 		queue: workqueue.NewTypedRateLimitingQueue(
 			workqueue.NewTypedItemExponentialFailureRateLimiter[schema.GroupVersion](50*time.Millisecond, time.Minute)),
@@ -66,7 +84,7 @@ func newAPIs(d resourceLister, c cache.Cache) *apis {
 func (a *apis) add(gvk schema.GroupVersionKind) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if _, known := a.present[gvk]; known {
+	if _, known := a.by[gvk]; known {
 		return nil
 	}
 	found, asked := a.found[gvk.GroupVersion()]
@@ -77,36 +95,52 @@ func (a *apis) add(gvk schema.GroupVersionKind) error {
 		}
 		a.found[gvk.GroupVersion()] = found
 	}
-	a.present[gvk] = found[gvk.Kind]
+	a.by[gvk] = nil
+	if found[gvk.Kind] { // the process begins when its watches are filled
+		a.by[gvk] = newTerm(true)
+	}
 	return nil
 }
 
-func (a *apis) listen(f listener) {
+func (a *apis) follow(f *follower) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.listeners = append(a.listeners, f)
+	a.followers = append(a.followers, f)
 }
 
 // served is nil unless the kind is optional and absent.
 func (a *apis) served(gvk schema.GroupVersionKind) error {
 	if a.absent(gvk) {
-		return &meta.NoKindMatchError{GroupKind: gvk.GroupKind(), SearchedVersions: []string{gvk.Version}}
+		return missing(gvk)
 	}
 	return nil
+}
+
+func missing(gvk schema.GroupVersionKind) error {
+	return &meta.NoKindMatchError{GroupKind: gvk.GroupKind(), SearchedVersions: []string{gvk.Version}}
 }
 
 // absent tells whether an API is optional and not there.
 func (a *apis) absent(gvk schema.GroupVersionKind) bool {
 	a.mu.RLock()
 	defer a.mu.RUnlock()
-	present, optional := a.present[gvk]
-	return optional && !present
+	t, optional := a.by[gvk]
+	return optional && (t == nil || !t.open)
+}
+
+// ends tells whether an API is optional and not even about to be there: then
+// nothing may watch it.
+func (a *apis) ends(gvk schema.GroupVersionKind) bool {
+	a.mu.RLock()
+	defer a.mu.RUnlock()
+	t, optional := a.by[gvk]
+	return optional && t == nil
 }
 
 func (a *apis) optional(gvk schema.GroupVersionKind) bool {
 	a.mu.RLock()
 	defer a.mu.RUnlock()
-	_, ok := a.present[gvk]
+	_, ok := a.by[gvk]
 	return ok
 }
 
@@ -114,12 +148,39 @@ func (a *apis) optional(gvk schema.GroupVersionKind) bool {
 func (a *apis) has(gk schema.GroupKind) bool {
 	a.mu.RLock()
 	defer a.mu.RUnlock()
-	for gvk, present := range a.present {
-		if present && gvk.GroupKind() == gk {
+	for gvk, t := range a.by {
+		if t != nil && t.open && gvk.GroupKind() == gk {
 			return true
 		}
 	}
 	return false
+}
+
+// read reads from a cache of a kind. It ends with the API, and the watches end
+// after it: a read that comes later would begin them anew, and wait for what
+// never comes.
+func (a *apis) read(ctx context.Context, gvk schema.GroupVersionKind, do func(context.Context) error) error {
+	a.mu.RLock()
+	t, optional := a.by[gvk]
+	if optional && (t == nil || !t.open) {
+		a.mu.RUnlock()
+		return missing(gvk)
+	}
+	if !optional {
+		a.mu.RUnlock()
+		return do(ctx)
+	}
+	t.reads.Add(1)
+	a.mu.RUnlock()
+	defer t.reads.Done()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(t.ctx, cancel)()
+	err := do(ctx)
+	if err != nil && t.ctx.Err() != nil {
+		return missing(gvk)
+	}
+	return err
 }
 
 func (a *apis) discover(gv schema.GroupVersion) (map[string]bool, error) {
@@ -197,7 +258,7 @@ func (a *apis) note(source schema.GroupVersionKind, name string, deleted bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	delete(a.withdrawn, name)
-	for gvk := range a.present {
+	for gvk := range a.by {
 		if deleted && definitionOf(gvk) == name {
 			a.withdrawn[name] = true
 		}
@@ -213,7 +274,7 @@ func definitionOf(gvk schema.GroupVersionKind) string {
 func (a *apis) wake(match func(schema.GroupVersion) bool) {
 	a.mu.RLock()
 	defer a.mu.RUnlock()
-	for gvk := range a.present {
+	for gvk := range a.by {
 		if match(gvk.GroupVersion()) {
 			a.queue.Add(gvk.GroupVersion())
 		}
@@ -244,32 +305,101 @@ func (a *apis) next(ctx context.Context) bool {
 
 // notify tells of what changed. It is false when that must be told again.
 func (a *apis) notify(ctx context.Context, gv schema.GroupVersion, found map[string]bool) (followed bool) {
-	changed := map[schema.GroupVersionKind]bool{}
-	a.mu.Lock()
-	for gvk, before := range a.present {
-		if gvk.GroupVersion() == gv && found[gvk.Kind] != before {
-			a.present[gvk] = found[gvk.Kind]
-			changed[gvk] = found[gvk.Kind]
+	var came, went []schema.GroupVersionKind
+	a.mu.RLock()
+	for gvk, t := range a.by {
+		if gvk.GroupVersion() != gv {
+			continue
+		}
+		if t != nil && (t.anew || !found[gvk.Kind]) {
+			went = append(went, gvk)
+		}
+		if found[gvk.Kind] && (t == nil || t.anew) {
+			came = append(came, gvk)
 		}
 	}
-	listeners := a.listeners
-	a.mu.Unlock()
+	a.mu.RUnlock()
 	followed = true
-	for gvk, present := range changed {
-		log.FromContext(ctx).Info("API changed", "api", gvk.String(), "present", present)
-		var failed error
-		for _, tell := range listeners {
-			failed = errors.Join(failed, tell(ctx, gvk, present))
-		}
-		if failed != nil {
-			log.FromContext(ctx).Info("Could not follow an API; trying again", "api", gvk.String(), "error", failed.Error())
+	for _, gvk := range went {
+		a.leave(ctx, gvk)
+	}
+	for _, gvk := range came {
+		if err := a.come(ctx, gvk); err != nil {
+			log.FromContext(ctx).Info("Could not follow an API; trying again", "api", gvk.String(), "error", err.Error())
+			a.leave(ctx, gvk)
 			followed = false
-			a.mu.Lock()
-			a.present[gvk] = !present
-			a.mu.Unlock()
 		}
 	}
 	return followed
+}
+
+// come begins the watches on an API, and opens it when they are filled. It does not
+// wait for that: the API may go before, and others come.
+func (a *apis) come(ctx context.Context, gvk schema.GroupVersionKind) error {
+	t := newTerm(false)
+	a.mu.Lock()
+	a.by[gvk] = t
+	followers := a.followers
+	a.mu.Unlock()
+	for _, f := range followers {
+		if err := f.begin(ctx, gvk); err != nil {
+			close(t.filled)
+			return err
+		}
+	}
+	go func() {
+		defer close(t.filled)
+		defer context.AfterFunc(ctx, t.end)()
+		for _, f := range followers {
+			if !f.fill(t.ctx, gvk) {
+				return
+			}
+		}
+		a.mu.Lock()
+		t.open = t.ctx.Err() == nil
+		a.mu.Unlock()
+		log.FromContext(ctx).Info("API changed", "api", gvk.String(), "present", true)
+		for _, f := range followers {
+			if err := f.opened(ctx, gvk); err != nil {
+				log.FromContext(ctx).Info("Could not follow an API; trying again", "api", gvk.String(), "error", err.Error())
+				a.again(gvk)
+				return
+			}
+			f.wake(t.ctx, gvk)
+		}
+	}()
+	return nil
+}
+
+// leave ends the reads of an API and then its watches.
+func (a *apis) leave(ctx context.Context, gvk schema.GroupVersionKind) {
+	a.mu.Lock()
+	t, followers := a.by[gvk], a.followers
+	a.by[gvk] = nil
+	a.mu.Unlock()
+	t.end()
+	<-t.filled
+	t.reads.Wait()
+	if t.open {
+		log.FromContext(ctx).Info("API changed", "api", gvk.String(), "present", false)
+	}
+	for _, f := range followers {
+		f.end(ctx, gvk)
+	}
+	for _, f := range followers {
+		f.wake(ctx, gvk)
+	}
+}
+
+// again looks for an API once more, because it cannot be watched although discovery
+// listed it.
+func (a *apis) again(gvk schema.GroupVersionKind) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if t := a.by[gvk]; t != nil {
+		t.anew = true
+	}
+	a.queue.AddRateLimited(gvk.GroupVersion())
 }
 
 // withdrawnButListed tells whether discovery still lists a kind whose definition
@@ -277,8 +407,8 @@ func (a *apis) notify(ctx context.Context, gv schema.GroupVersion, found map[str
 func (a *apis) withdrawnButListed(gv schema.GroupVersion) bool {
 	a.mu.RLock()
 	defer a.mu.RUnlock()
-	for gvk, present := range a.present {
-		if present && gvk.GroupVersion() == gv && a.withdrawn[definitionOf(gvk)] {
+	for gvk, t := range a.by {
+		if t != nil && gvk.GroupVersion() == gv && a.withdrawn[definitionOf(gvk)] {
 			return true
 		}
 	}
@@ -290,8 +420,8 @@ func (a *apis) withdrawnButListed(gv schema.GroupVersion) bool {
 func (a *apis) announcedButAbsent(ctx context.Context, gv schema.GroupVersion) bool {
 	a.mu.RLock()
 	defer a.mu.RUnlock()
-	for gvk, present := range a.present {
-		if present || gvk.GroupVersion() != gv {
+	for gvk, t := range a.by {
+		if t != nil || gvk.GroupVersion() != gv {
 			continue
 		}
 		head := &metav1.PartialObjectMetadata{}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -108,10 +109,23 @@ func (w *writer) apply(ctx context.Context, o owner, intents []*intent) outcome 
 		w.prune(ctx, o, have, intents, &out)
 		w.removeNamed(ctx, o, intents, &out)
 	}
+	w.calmUnplanned(o, have, intents)
 	if p := w.removeUnshared(ctx); p != nil {
 		out.fail(p)
 	}
 	return out
+}
+
+// calmUnplanned ends the contests about children that the plan does not name: those
+// that are gone for good, and those that outlive their owner and are left in peace.
+func (w *writer) calmUnplanned(o owner, have children, intents []*intent) {
+	w.rivals.calmOthers(o.GetUID(), func(key childKey) bool {
+		if slices.ContainsFunc(intents, func(in *intent) bool { return in.key == key }) {
+			return false
+		}
+		live := have[key]
+		return live == nil || retained(live) && len(live.GetOwnerReferences()) == 0
+	})
 }
 
 func (w *writer) applyOne(ctx context.Context, o owner, in *intent, live client.Object, out *outcome) {
@@ -120,7 +134,7 @@ func (w *writer) applyOne(ctx context.Context, o owner, in *intent, live client.
 			in.key, in.key.gvk.GroupVersion()))
 		return
 	}
-	if there, err := w.leftAlone(ctx, o, in, live); err != nil {
+	if there, err := w.leftAlone(ctx, o, in, live, out); err != nil {
 		out.fail(problemOf(err, "Looking for "+in.key.String()))
 		return
 	} else if there {
@@ -134,6 +148,10 @@ func (w *writer) applyOne(ctx context.Context, o owner, in *intent, live client.
 		return
 	}
 	w.lookForLost(ctx, in, live)
+	if w.goes(in, live) {
+		out.unseen, out.again = true, soonest(out.again, unseenPause)
+		return
+	}
 	verdict := w.judge(o, in, live)
 	if verdict != intact && in.Shared { // whoever comes second finds it done
 		defer w.sharing.alone()()
@@ -193,6 +211,13 @@ func (w *writer) write(ctx context.Context, o owner, in *intent, why written, ou
 		err = w.reclaim(ctx, in, why.live, err)
 	}
 	return why, err
+}
+
+// goes tells whether we have deleted a child and the cache does not know of it: it is
+// wanted again, and nothing can be done until it is gone.
+func (w *writer) goes(in *intent, live client.Object) bool {
+	last, known := w.ledger.get(in.holder, in.key)
+	return live != nil && known && last.deleted && last.uid == live.GetUID() && live.GetDeletionTimestamp() == nil
 }
 
 // unseen tells whether the cache, which has this of a child, lacks our last
@@ -310,13 +335,15 @@ func (w *writer) replace(ctx context.Context, in *intent, live client.Object) er
 		return WaitFor("ChildNotSeen", "%s exists but is not seen yet. It is replaced as soon as it is.", in.key).passes()
 	}
 	uid := live.GetUID()
+	last, known := w.ledger.get(in.holder, in.key)
+	w.ledger.put(in.holder, in.key, entry{uid: uid, deleted: true})
 	err := w.client.Delete(ctx, in.body.DeepCopy(),
 		client.Preconditions{UID: &uid}, client.PropagationPolicy(metav1.DeletePropagationBackground))
 	if client.IgnoreNotFound(err) != nil {
+		w.ledger.restore(in.holder, in.key, last, known)
 		return err
 	}
 	w.metrics.count(in.key.gvk, "replace")
-	w.ledger.put(in.holder, in.key, entry{uid: uid, deleted: true})
 	return nil
 }
 
@@ -461,15 +488,15 @@ func (w *writer) kindOf(key childKey) (childKind, bool) {
 
 // with reads from the cache of a kind, unless its API is absent.
 func (w *writer) with(ctx context.Context, k childKind, read func(childIndex) error) error {
-	if w.apis.absent(k.gvk) {
+	err := w.apis.read(ctx, k.gvk, func(ctx context.Context) error {
+		i, err := w.caches.indexer(ctx, k.gvk, k.form)
+		if err != nil {
+			return err
+		}
+		return read(i)
+	})
+	if meta.IsNoMatchError(err) {
 		return nil
-	}
-	i, err := w.caches.indexer(ctx, k.gvk, k.form)
-	if err == nil {
-		err = read(i)
-	}
-	if err != nil && w.apis.absent(k.gvk) {
-		return nil // gone while we looked
 	}
 	return err
 }

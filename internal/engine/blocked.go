@@ -130,6 +130,17 @@ func (b *blockers) wait(w waiter, blocking map[childKey]string) time.Duration {
 	return soonest(again, pause)
 }
 
+// standing is how an object is that one waits for, empty if it is not known or not
+// there.
+func (b *blockers) standing(w waiter, key childKey) string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if _, waits := b.byWaiter[w][key]; !waits || b.by[key].failed {
+		return ""
+	}
+	return b.by[key].state
+}
+
 // leave forgets what an object no longer waits for.
 func (b *blockers) leave(w waiter, still map[childKey]string) {
 	for key := range b.byWaiter[w] {

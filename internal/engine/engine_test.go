@@ -267,6 +267,40 @@ func TestOptionalAPI(t *testing.T) {
 	}
 }
 
+// TestAnAPIThatGoesBeforeItsWatchIsFilled holds up nobody, and nobody asks for it
+// afterwards.
+func TestAnAPIThatGoesBeforeItsWatchIsFilled(t *testing.T) {
+	b := enginetest.New(t)
+	b.Remove(t, testkit.GatewayAPI)
+	const routes = "gateway.networking.k8s.io/httproutes"
+	counter, faults := testkit.NewCounter(), testkit.NewFaults(1)
+	faults.Add(testkit.Rule{Fault: testkit.Slow, Delay: time.Hour, Verbs: []string{"list", "watch"}, Targets: []string{routes}})
+	b.Manage(t, counter.Wrap(faults.Wrap(b.Config())), sample.Controller(), noterController(noterSpec()))
+	s := b.Sample("one", sample.SampleSpec{Message: "first", Route: true})
+	b.Create(t, s)
+	b.WaitReason(t, "one", "Ready", "APIMissing")
+	asked := func() int {
+		seen := counter.Snapshot()
+		return seen.Of("list", routes) + seen.Of("watch", routes)
+	}
+	b.Install(t, testkit.GatewayAPI)
+	testkit.Eventually(t, time.Minute, "a watch that is not filled", func() error {
+		if asked() == 0 {
+			return errors.New("no request yet")
+		}
+		return nil
+	})
+	b.Change(t, s, func() { s.Spec.Message = "second" })
+	planned{}.message(t, b, "one", "second") // within less than a wait for the watch lasts
+	b.Remove(t, testkit.GatewayAPI)
+	b.Change(t, s, func() { s.Spec.Message = "third" })
+	planned{}.message(t, b, "one", "third")
+	testkit.Rest(t, quietFor, "nobody to ask for what is not there", asked)
+	faults.Clear()
+	b.Install(t, testkit.GatewayAPI)
+	b.WaitReady(t, "one")
+}
+
 func TestFarAndKeptChildren(t *testing.T) {
 	b := enginetest.NewParallel(t)
 	far := b.Namespace(t)

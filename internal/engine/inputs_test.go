@@ -8,15 +8,16 @@ import (
 	"strconv"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/selection"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/modelplane/modelplane/internal/engine"
+	"github.com/modelplane/modelplane/internal/engine/domaintest"
 	"github.com/modelplane/modelplane/internal/engine/enginetest"
 	"github.com/modelplane/modelplane/internal/engine/sample"
 	"github.com/modelplane/modelplane/internal/testkit"
@@ -79,26 +80,13 @@ func countPods(t *testing.T, kind *podCounter) {
 	b.Manage(t, b.Config(), kind.controller(t))
 	b.Create(t, b.Sample("one", sample.SampleSpec{}))
 	b.WaitReady(t, "one")
-	counted := func(want string) {
-		t.Helper()
-		testkit.Eventually(t, 30*time.Second, want+" pods to be counted", func() error {
-			cm := enginetest.ConfigMap(b.NS, "one")
-			if err := b.C.Get(t.Context(), client.ObjectKeyFromObject(cm), cm); err != nil {
-				return err
-			}
-			if cm.Data["pods"] != want {
-				return fmt.Errorf("counted %s", cm.Data["pods"])
-			}
-			return nil
-		})
-	}
 	pod := func(name string, l map[string]string) *corev1.Pod {
 		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: b.NS, Name: name, Labels: l},
 			Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "x"}}}}
 	}
 	mine := pod("mine", map[string]string{"counted": "", "app": "one"})
 	b.Create(t, pod("hidden", map[string]string{"app": "one"}), mine)
-	counted("1")
+	counted(t, b, "1")
 
 	looks := func() int { return int(kind.looks.Load()) }
 	settled := testkit.Rest(t, settleFor, "the last look", looks)
@@ -112,7 +100,86 @@ func countPods(t *testing.T, kind *podCounter) {
 	if err := b.C.Delete(t.Context(), mine, client.GracePeriodSeconds(0)); err != nil {
 		t.Fatal(err)
 	}
-	counted("0")
+	counted(t, b, "0")
+}
+
+func counted(t *testing.T, b *enginetest.Bench, want string) {
+	t.Helper()
+	testkit.Eventually(t, domaintest.Patience, want+" pods to be counted", func() error {
+		cm := enginetest.ConfigMap(b.NS, "one")
+		if err := b.C.Get(t.Context(), client.ObjectKeyFromObject(cm), cm); err != nil {
+			return err
+		}
+		if cm.Data["pods"] != want {
+			return fmt.Errorf("counted %s", cm.Data["pods"])
+		}
+		return nil
+	})
+}
+
+// twice sees pods of two selections, and asks for two sorts of them.
+type twice struct{ podCounter }
+
+func (*twice) Observe(ctx context.Context, r engine.Reader, s *sample.Sample) (int, error) {
+	seen := map[string]bool{}
+	for _, label := range []string{"app", "tier"} {
+		pods := &corev1.PodList{}
+		mine := engine.MatchingFunc(func(o client.Object) bool { return o.GetLabels()[label] == s.Name })
+		if err := r.List(ctx, pods, client.InNamespace(s.Namespace), client.MatchingLabels{label: s.Name}, mine); err != nil {
+			return 0, err
+		}
+		for _, p := range pods.Items {
+			if err := r.Get(ctx, client.ObjectKeyFromObject(&p), &corev1.Pod{}); err != nil {
+				return 0, err
+			}
+			seen[p.Name] = true
+		}
+	}
+	return len(seen), nil
+}
+
+func (c *twice) controller() engine.Controller {
+	has := func(label string) labels.Selector {
+		exists, err := labels.NewRequirement(label, selection.Exists, nil)
+		if err != nil {
+			panic(err)
+		}
+		return labels.NewSelector().Add(*exists)
+	}
+	return engine.For[*sample.Sample, int](c, engine.Spec{
+		Name: "twice", Children: []engine.ChildKind{{Object: &corev1.ConfigMap{}}},
+		Inputs: []engine.Input{{Object: &corev1.Pod{}, Select: has("counted")}, {Object: &corev1.Pod{}, Select: has("weighed")}},
+	})
+}
+
+// TestAKindThatIsReadTwice: an object is woken by whatever it listed, and sees what
+// any of its inputs selects.
+func TestAKindThatIsReadTwice(t *testing.T) {
+	b := enginetest.NewParallel(t)
+	b.Manage(t, b.Config(), (&twice{}).controller())
+	b.Create(t, b.Sample("one", sample.SampleSpec{}))
+	b.WaitReady(t, "one")
+	add := func(name string, have ...string) {
+		l := map[string]string{}
+		for _, label := range have {
+			l[label] = "one"
+		}
+		b.Create(t, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: b.NS, Name: name, Labels: l},
+			Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "x"}}}})
+	}
+	remove := func(name string) {
+		b.Delete(t, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: b.NS, Name: name}})
+	}
+	add("a", "counted", "app")
+	counted(t, b, "1")
+	add("b", "weighed", "tier")
+	counted(t, b, "2")
+	add("both", "counted", "weighed", "app", "tier")
+	counted(t, b, "3")
+	for i, name := range []string{"a", "b", "both"} {
+		remove(name)
+		counted(t, b, strconv.Itoa(2-i))
+	}
 }
 
 // TestIndexWithoutCluster: a decision is the same where nothing is indexed.

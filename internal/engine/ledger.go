@@ -22,6 +22,7 @@ type entry struct {
 	at      int64  // when we wrote or last looked for it, in seconds
 	deleted bool   // we deleted it
 	gone    bool   // somebody else deleted it
+	theirs  bool   // somebody else made it, and none of our caches has it
 }
 
 // ledger holds the entries of all children, by owner so that they go with it.
@@ -65,6 +66,15 @@ func (l *ledger) tried(owner types.UID, key childKey) {
 	if _, known := l.get(owner, key); !known {
 		l.put(owner, key, entry{})
 	}
+}
+
+// restore takes back what was noted of a child before a request that failed.
+func (l *ledger) restore(owner types.UID, key childKey, before entry, known bool) {
+	if known {
+		l.put(owner, key, before)
+		return
+	}
+	l.forget(owner, key)
 }
 
 // left notes that a child is gone from the cluster. Word of an earlier child of

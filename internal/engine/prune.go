@@ -89,13 +89,14 @@ func (w *writer) remove(ctx context.Context, o owner, key childKey, obj client.O
 	head.SetGroupVersionKind(key.gvk)
 	head.SetNamespace(key.Namespace)
 	head.SetName(key.Name)
+	w.ledger.put(o.GetUID(), key, entry{uid: uid, deleted: true}) // before the event, which would be taken for somebody's deletion
 	err := w.client.Delete(ctx, head, client.Preconditions{UID: &uid}, client.PropagationPolicy(metav1.DeletePropagationBackground))
 	if client.IgnoreNotFound(err) != nil {
+		w.ledger.restore(o.GetUID(), key, last, known)
 		out.fail(problemOf(err, "Removing "+key.String()))
 		return
 	}
 	out.wrote++
-	w.ledger.put(o.GetUID(), key, entry{uid: uid, deleted: true})
 	w.metrics.count(key.gvk, "prune")
 	if on, begun := w.rivals.repaired(o.GetUID(), key, lastEditor(obj), restored, nil); on {
 		countContested(w.metrics.kind, key.gvk.Kind, lastEditor(obj))

@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -75,7 +76,7 @@ func (x indexes) asked(gk schema.GroupKind, opts []client.ListOption) (value str
 type sources struct {
 	scheme   *runtime.Scheme
 	inputs   client.Reader
-	selected map[schema.GroupKind]client.Reader
+	selected map[any]client.Reader     // by form, and by kind
 	home     map[schema.GroupKind]bool // of which those at home are seen, too
 	indexes  indexes
 	field    string // that the inputs are indexed as
@@ -105,30 +106,104 @@ func (s *sources) recorder(who types.NamespacedName, t *tracker) *recorder {
 func (r *recorder) done() { r.tracker.replace(r.who, r.needs) }
 
 func (r *recorder) need(n need, match func(client.Object) bool) {
-	if earlier, ok := r.needs[n]; ok && earlier == nil {
+	earlier, asked := r.needs[n]
+	switch {
+	case asked && earlier == nil:
 		return // already depends on all of it
+	case asked && match != nil:
+		later := match
+		match = func(o client.Object) bool { return earlier(o) || later(o) }
 	}
 	r.needs[n] = match
 	r.tracker.add(r.who, n, match)
 }
 
-func (r *recorder) cacheOf(gk schema.GroupKind) client.Reader {
-	if c, ok := r.selected[gk]; ok {
+// cacheOf is where a kind is read, in the form that is asked for.
+func (r *recorder) cacheOf(gvk schema.GroupVersionKind, asked runtime.Object) client.Reader {
+	if c, ok := r.selected[formFor(gvk, asked, r.scheme)]; ok {
+		return c
+	}
+	if c, ok := r.selected[gvk.GroupKind()]; ok { // in another form than is declared
 		return c
 	}
 	return r.inputs
 }
 
+// formFor is the form in which a cache has what an object or a list asks for.
+func formFor(gvk schema.GroupVersionKind, asked runtime.Object, scheme *runtime.Scheme) any {
+	switch asked.(type) {
+	case *metav1.PartialObjectMetadata, *metav1.PartialObjectMetadataList:
+		return headOf(gvk)
+	case runtime.Unstructured:
+		return gvk
+	}
+	obj, err := scheme.New(gvk)
+	if err != nil {
+		return nil
+	}
+	return formOf(obj)
+}
+
+// several reads what more than one selection of a kind has. An object may be in many.
+type several []client.Reader
+
+// with adds a cache to where a kind is read already.
+func (s several) with(have client.Reader, more client.Reader) client.Reader {
+	if have == nil {
+		return more
+	}
+	if all, ok := have.(several); ok {
+		s = all
+	} else {
+		s = several{have}
+	}
+	if slices.Contains(s, more) {
+		return have
+	}
+	return append(slices.Clone(s), more)
+}
+
+func (s several) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+	var err error
+	for _, c := range s {
+		if err = c.Get(ctx, key, obj, opts...); !apierrors.IsNotFound(err) {
+			return err
+		}
+	}
+	return err
+}
+
+func (s several) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
+	var all []runtime.Object
+	seen := map[client.ObjectKey]bool{}
+	for _, c := range s {
+		if err := c.List(ctx, list, opts...); err != nil {
+			return err
+		}
+		items, err := meta.ExtractList(list)
+		if err != nil {
+			return err
+		}
+		for _, item := range items {
+			if key := client.ObjectKeyFromObject(item.(client.Object)); !seen[key] {
+				seen[key], all = true, append(all, item)
+			}
+		}
+	}
+	return meta.SetList(list, all)
+}
+
 func (r *recorder) Get(ctx context.Context, key client.ObjectKey, obj client.Object) error {
-	gk, err := r.ask(key, obj)
+	gvk, err := r.ask(key, obj)
 	if err != nil {
 		return err
 	}
+	gk := gvk.GroupKind()
 	if !r.scope.sees(gk, key.Namespace) && (!r.home[gk] || key.Namespace != r.scope.Home) {
 		// What the manager may not look at is not there for it.
 		return outOfSight{apierrors.NewNotFound(schema.GroupResource{Group: gk.Group, Resource: gk.Kind}, key.Name)}
 	}
-	return r.cacheOf(gk).Get(ctx, key, obj)
+	return r.apis.read(ctx, gvk, func(ctx context.Context) error { return r.cacheOf(gvk, obj).Get(ctx, key, obj) })
 }
 
 // outOfSight is the answer to a question that the manager may not ask.
@@ -141,22 +216,23 @@ func OutOfSight(err error) bool {
 	return errors.As(err, &out)
 }
 
-func (r *recorder) ask(key client.ObjectKey, obj runtime.Object) (schema.GroupKind, error) {
+func (r *recorder) ask(key client.ObjectKey, obj runtime.Object) (schema.GroupVersionKind, error) {
 	gvk, err := apiutil.GVKForObject(obj, r.scheme)
 	if err != nil {
-		return schema.GroupKind{}, err
+		return gvk, err
 	}
 	r.need(need{gk: gvk.GroupKind(), namespace: key.Namespace, name: key.Name}, nil)
-	return gvk.GroupKind(), r.served(gvk)
+	return gvk, r.served(gvk)
 }
 
-// served asks whether an API is there, and makes the object wake when it comes.
+// served asks whether an API is there, and makes the object wake when it comes. It
+// asks again once that is noted: the API may have come in between.
 func (r *recorder) served(gvk schema.GroupVersionKind) error {
-	err := r.apis.served(gvk)
-	if err != nil {
-		r.need(need{gk: gvk.GroupKind(), api: true}, nil)
+	if !r.apis.absent(gvk) {
+		return nil
 	}
-	return err
+	r.need(need{gk: gvk.GroupKind(), api: true}, nil)
+	return r.apis.served(gvk)
 }
 
 func (r *recorder) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
@@ -184,7 +260,9 @@ func (r *recorder) List(ctx context.Context, list client.ObjectList, opts ...cli
 	if err := r.served(itemKind(gvk)); err != nil {
 		return err
 	}
-	return r.cacheOf(gk).List(ctx, list, opts...)
+	return r.apis.read(ctx, itemKind(gvk), func(ctx context.Context) error {
+		return r.cacheOf(itemKind(gvk), list).List(ctx, list, opts...)
+	})
 }
 
 func (r *recorder) Child(ctx context.Context, obj client.Object) error {
@@ -198,7 +276,7 @@ func (r *recorder) Child(ctx context.Context, obj client.Object) error {
 	if _, head := obj.(*metav1.PartialObjectMetadata); !head && r.heads[gvk.GroupKind()] {
 		return fmt.Errorf("of %s only the metadata is kept: read it as PartialObjectMetadata, or take MetadataOnly off its ChildKind", gvk.Kind)
 	}
-	return r.owned.Get(ctx, client.ObjectKeyFromObject(obj), obj)
+	return r.apis.read(ctx, gvk, func(ctx context.Context) error { return r.owned.Get(ctx, client.ObjectKeyFromObject(obj), obj) })
 }
 
 func (r *recorder) HasAPI(gk schema.GroupKind) bool {

@@ -72,17 +72,17 @@ func (r *reconciler[T, Seen]) reconcile(ctx context.Context, req reconcile.Reque
 	if r.home != (types.NamespacedName{}) && r.home != req.NamespacedName {
 		return reconcile.Result{}, nil // some other object of the kind
 	}
-	if r.sources.apis.absent(r.gvk) { // a read would watch what is not there
-		r.forget(req.NamespacedName)
+	obj := newObject[T]()
+	err := r.sources.apis.read(ctx, r.gvk, func(ctx context.Context) error { return r.objects.Get(ctx, req.NamespacedName, obj) })
+	if meta.IsNoMatchError(err) {
+		r.forget(ctx, req.NamespacedName)
 		return reconcile.Result{}, nil
 	}
-	obj := newObject[T]()
-	err := r.objects.Get(ctx, req.NamespacedName, obj)
 	if apierrors.IsNotFound(err) {
 		if p := r.removeOrphans(ctx, req.NamespacedName); p != nil {
 			return reconcile.Result{}, p
 		}
-		r.forget(req.NamespacedName)
+		r.forget(ctx, req.NamespacedName)
 		r.count("deleted")
 		if p := r.writer.removeUnshared(ctx); p != nil {
 			return reconcile.Result{}, p
@@ -241,7 +241,7 @@ func (r *reconciler[T, Seen]) tell(ctx context.Context, obj T, plan Plan, shown 
 	}
 	ready := r.spec.ready(conditionsOf(live))
 	r.metrics.changed(client.ObjectKeyFromObject(obj), obj.GetGeneration(), obj.GetCreationTimestamp().Time, r.clock.Now(), ready)
-	if plan.Status == nil && shown == nil && len(said) == 0 && !r.spec.NoStatus {
+	if plan.Status == nil && shown == nil && len(said) == 0 && !r.spec.NoStatus && r.report.contestShown(obj, live) {
 		return conditionsOf(live), nil
 	}
 	return r.report.report(ctx, obj, plan, shown, said)
@@ -308,7 +308,10 @@ func (r *reconciler[T, Seen]) all(ctx context.Context) ([]types.NamespacedName, 
 	if !ok {
 		return nil, fmt.Errorf("%s is no list", kind)
 	}
-	if err := r.objects.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+	err = r.sources.apis.read(ctx, r.gvk, func(ctx context.Context) error {
+		return r.objects.List(ctx, list, client.UnsafeDisableDeepCopy)
+	})
+	if err != nil {
 		return nil, err
 	}
 	items, err := meta.ExtractList(list)
@@ -323,7 +326,7 @@ func (r *reconciler[T, Seen]) all(ctx context.Context) ([]types.NamespacedName, 
 }
 
 // gone forgets what was known of an API that went.
-func (r *reconciler[T, Seen]) gone(gvk schema.GroupVersionKind) {
+func (r *reconciler[T, Seen]) gone(ctx context.Context, gvk schema.GroupVersionKind) {
 	r.writer.ledger.forgetKind(func(k childKey) bool { return k.gvk == gvk })
 	if gvk != r.gvk {
 		return
@@ -332,11 +335,11 @@ func (r *reconciler[T, Seen]) gone(gvk schema.GroupVersionKind) {
 	keys := slices.Collect(maps.Keys(r.uids))
 	r.mu.Unlock()
 	for _, key := range keys {
-		r.forget(key)
+		r.forget(ctx, key)
 	}
 }
 
-func (r *reconciler[T, Seen]) forget(key types.NamespacedName) {
+func (r *reconciler[T, Seen]) forget(ctx context.Context, key types.NamespacedName) {
 	r.mu.Lock()
 	uid := r.uids[key]
 	delete(r.uids, key)
@@ -346,7 +349,7 @@ func (r *reconciler[T, Seen]) forget(key types.NamespacedName) {
 	r.mu.Unlock()
 	r.writer.ledger.forgetOwner(uid)
 	r.writer.rivals.forgetOwner(uid)
-	r.writer.leave(key)
+	r.writer.leave(ctx, key)
 	r.writer.blockers.wait(r.writer.waiter(key), nil)
 	r.sources.calls.forget(key)
 	r.report.forget(uid)

@@ -209,6 +209,15 @@ func (r *reporter) next(obj client.Object, live map[string]any, plan Plan, probl
 	return next, nil
 }
 
+// contestShown tells whether a status says of contests what there is to say.
+func (r *reporter) contestShown(obj client.Object, live map[string]any) bool {
+	if !r.part.on(obj).decides(Contested) {
+		return true
+	}
+	_, shown := conditionsOf(live).Get(Contested)
+	return shown == (r.rivals.problem(r.kind.Kind, obj.GetUID()) != nil)
+}
+
 // put makes a problem visible in the conditions. What the plan says of
 // readiness itself, when it is not True, is more precise and stays.
 func (r *reporter) put(part part, status map[string]any, p *Problem) {

@@ -5,6 +5,7 @@ package engine
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -126,6 +127,18 @@ func (r *rivals) calm(uid types.UID, key childKey) bool {
 	}
 	r.drop(uid, key)
 	return c.on()
+}
+
+// calmOthers is calm for everything but the status that settled says is as we want it.
+func (r *rivals) calmOthers(uid types.UID, settled func(childKey) bool) {
+	r.mu.Lock()
+	keys := slices.Collect(maps.Keys(r.by[uid]))
+	r.mu.Unlock()
+	for _, key := range keys {
+		if key != statusKey && settled(key) {
+			r.calm(uid, key)
+		}
+	}
 }
 
 // forget ends a contest, because something else is wanted now.

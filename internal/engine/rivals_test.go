@@ -11,6 +11,7 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -184,6 +185,36 @@ func TestARivalThatTakesTheChildAway(t *testing.T) {
 			over(t, b, []string{"one"})
 		})
 	}
+}
+
+// TestARivalThatBringsAChildBack makes what we have removed, with our labels, as a
+// tool does that applies what it once exported.
+func TestARivalThatBringsAChildBack(t *testing.T) {
+	b := enginetest.NewParallel(t)
+	counter := testkit.NewCounter()
+	b.ManageAt(t, counter.Wrap(b.Manager), hasty, sample.Controller())
+	s := b.Sample("one", sample.SampleSpec{Extra: "ConfigMap"})
+	b.Create(t, s)
+	b.WaitReady(t, "one")
+	extra := enginetest.ConfigMap(b.NS, "one-extra")
+	b.Exists(t, extra, "one-extra")
+	copied := func() *corev1.ConfigMap {
+		cm := enginetest.ConfigMap(b.NS, "one-extra")
+		cm.Labels, cm.OwnerReferences = extra.Labels, extra.OwnerReferences
+		return cm
+	}
+	stop := undo(t, b, &corev1.ConfigMapList{}, func(obj client.Object) error {
+		if obj.GetName() != "one-extra" {
+			return nil
+		}
+		return client.IgnoreAlreadyExists(b.C.Create(context.Background(), copied(), client.FieldOwner("manager")))
+	})
+	b.Change(t, s, func() { s.Spec.Extra = "" })
+	contested(t, b, []string{"one"}, "ConfigMap", "manager", "keeps making it")
+	stop()
+	b.Gone(t, &corev1.ConfigMap{}, "one-extra")
+	over(t, b, []string{"one"})
+	testkit.NoWrites(t, counter, quietFor, "when the rival has stopped")
 }
 
 // TestARivalInTheStatus: nor does the engine fight for words.

@@ -94,9 +94,14 @@ func TestChildrenThatAreOnlyCreated(t *testing.T) {
 	testkit.NoWrites(t, counter, quietFor, "to what was made once")
 	p.message(t, b, "made", "edited")
 	p.message(t, b, "theirs", "of a user")
+	b.Delete(t, made, theirs) // ours, and what stood in for ours
+	p.message(t, b, "made", "second")
+	p.message(t, b, "theirs", "second")
+	b.WaitEvents(t, "ChildRecreated", 1) // counted twice
+	testkit.NoWrites(t, counter, quietFor, "when both are made again")
 	b.Change(t, s, func() { s.Spec.Headless = true })
 	b.Gone(t, &corev1.ConfigMap{}, "made")
-	b.Exists(t, &corev1.ConfigMap{}, "theirs")
+	b.Gone(t, &corev1.ConfigMap{}, "theirs") // ours by now
 }
 
 func TestChildrenThatAUserKeeps(t *testing.T) {

@@ -4,6 +4,7 @@ package engine
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"sync"
 	"time"
@@ -27,6 +28,7 @@ import (
 const (
 	reconcileTimeout = 2 * time.Minute
 	syncTimeout      = time.Minute
+	fillPause        = time.Second
 )
 
 func (c *controllerOf[T, Seen]) setup(ctx context.Context, e *Engine) error {
@@ -78,7 +80,7 @@ func (c *controllerOf[T, Seen]) reconciler(e *Engine, gvk schema.GroupVersionKin
 		tracker: newTracker(), metrics: newObjectMetrics(gvk.Kind),
 		failures: map[types.NamespacedName]int{}, conflicts: map[types.NamespacedName]int{}, uids: map[types.NamespacedName]types.UID{}, removed: map[types.UID]bool{},
 		sources: &sources{
-			scheme: e.mgr.GetScheme(), inputs: e.mgr.GetCache(), selected: map[schema.GroupKind]client.Reader{}, home: map[schema.GroupKind]bool{},
+			scheme: e.mgr.GetScheme(), inputs: e.mgr.GetCache(), selected: map[any]client.Reader{}, home: map[schema.GroupKind]bool{},
 			indexes: indexes{}, field: c.spec.fieldOwner(),
 			owned: e.caches.owned, heads: map[schema.GroupKind]bool{}, live: live, apis: e.apis, contents: e.contents, scope: e.caches.scope,
 		},
@@ -130,12 +132,11 @@ func (c *controllerOf[T, Seen]) watches(e *Engine, r *reconciler[T, Seen]) ([]*w
 		if err != nil {
 			return nil, err
 		}
-		if from != e.mgr.GetCache() {
-			r.sources.selected[gvk.GroupKind()] = from
+		if err := r.sources.reads(in, gvk.GroupKind(), object, from); err != nil {
+			return nil, err
 		}
 		out = append(out, &watched{engine: e, gvk: gvk, object: object, optional: in.Optional, cache: from,
 			index: in.Index, field: r.sources.field, handler: inputHandler(gvk.GroupKind(), r.tracker, in)})
-		r.sources.indexes[gvk.GroupKind()], r.sources.home[gvk.GroupKind()] = in.Index, in.Home
 	}
 	for _, w := range out {
 		if w.optional || custom(w.gvk) {
@@ -145,6 +146,21 @@ func (c *controllerOf[T, Seen]) watches(e *Engine, r *reconciler[T, Seen]) ([]*w
 		}
 	}
 	return out, nil
+}
+
+// reads notes where an input is read. A kind may be an input more than once: in
+// several forms, or of several selections.
+func (s *sources) reads(in Input, gk schema.GroupKind, object client.Object, from cache.Cache) error {
+	form := formOf(object)
+	if have := s.selected[form]; have != nil && have != client.Reader(from) && (in.Index != nil || s.indexes[gk] != nil) {
+		return fmt.Errorf("%s is an input more than once, with an Index: give one Input that selects all of it", gk.Kind)
+	}
+	s.selected[form], s.selected[gk] = several{}.with(s.selected[form], from), from
+	s.home[gk] = s.home[gk] || in.Home
+	if in.Index != nil {
+		s.indexes[gk] = in.Index
+	}
+	return nil
 }
 
 // objects is the cache of the objects of the kind, as far as they are the

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -23,15 +24,16 @@ type sharing struct {
 	byPlanner map[types.NamespacedName][]childKey
 	// planned are the objects whose wishes are known since the start.
 	planned map[types.NamespacedName]bool
-	// unsure is set while there may be shared children that nobody plans.
-	unsure bool
+	// doubts counts how often there may have been shared children that nobody plans,
+	// and settled up to which of them that was looked into.
+	doubts, settled int
 	// all lists the objects of the kind.
 	all func(ctx context.Context) ([]types.NamespacedName, error)
 }
 
 func newSharing() *sharing {
 	return &sharing{byChild: map[childKey]map[types.NamespacedName]string{}, byPlanner: map[types.NamespacedName][]childKey{},
-		planned: map[types.NamespacedName]bool{}, unsure: true}
+		planned: map[types.NamespacedName]bool{}, doubts: 1}
 }
 
 // alone keeps other writers of shared children out until it is released.
@@ -48,8 +50,9 @@ func (s *sharing) planners(key childKey) []types.NamespacedName {
 }
 
 // plans notes which shared children an object plans now, and returns those that
-// nobody plans any more.
-func (s *sharing) plans(who types.NamespacedName, keys []childKey) (abandoned []childKey) {
+// nobody plans any more. Where the object had its say against others, these are to
+// be asked again.
+func (s *sharing) plans(who types.NamespacedName, keys []childKey) (abandoned []childKey, again []types.NamespacedName) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.planned[who] = true
@@ -57,12 +60,14 @@ func (s *sharing) plans(who types.NamespacedName, keys []childKey) (abandoned []
 		if slices.Contains(keys, key) {
 			continue
 		}
+		last := s.byChild[key][who]
 		delete(s.byChild[key], who)
 		if len(s.byChild[key]) == 0 {
 			delete(s.byChild, key)
 			abandoned = append(abandoned, key)
-			s.unsure = true
+			s.doubts++
 		}
+		again = append(again, s.reopen(key, last)...)
 	}
 	delete(s.byPlanner, who)
 	for _, key := range keys {
@@ -74,7 +79,19 @@ func (s *sharing) plans(who types.NamespacedName, keys []childKey) (abandoned []
 		}
 		s.byPlanner[who] = keys
 	}
-	return abandoned
+	return abandoned, again
+}
+
+// reopen lets those have their say once more who were overruled by one that left.
+func (s *sharing) reopen(key childKey, last string) (again []types.NamespacedName) {
+	if last == "" || slices.Contains(slices.Collect(maps.Values(s.byChild[key])), last) {
+		return nil // it had none, or others want the same
+	}
+	for other := range s.byChild[key] {
+		s.byChild[key][other] = ""
+		again = append(again, other)
+	}
+	return again
 }
 
 // say notes that the child is, or was, as this planner wants it.
@@ -84,7 +101,10 @@ func (s *sharing) say(o owner, in *intent) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.byChild[in.key][client.ObjectKeyFromObject(o)] = in.digest
+	who := client.ObjectKeyFromObject(o)
+	if _, plans := s.byChild[in.key][who]; plans { // else it was forgotten meanwhile
+		s.byChild[in.key][who] = in.digest
+	}
 }
 
 func (s *sharing) said(o owner, in *intent) bool {
@@ -126,7 +146,7 @@ func (w *writer) addShared(ctx context.Context, o owner, intents []*intent, have
 			keys = append(keys, in.key)
 		}
 	}
-	w.forgetShared(w.sharing.plans(client.ObjectKeyFromObject(o), keys))
+	w.share(ctx, client.ObjectKeyFromObject(o), keys)
 	for _, key := range keys {
 		if have[key] != nil {
 			continue
@@ -143,8 +163,8 @@ func (w *writer) addShared(ctx context.Context, o owner, intents []*intent, have
 }
 
 // leave forgets an object that is gone.
-func (w *writer) leave(who types.NamespacedName) {
-	w.forgetShared(w.sharing.plans(who, nil))
+func (w *writer) leave(ctx context.Context, who types.NamespacedName) {
+	w.share(ctx, who, nil)
 	w.sharing.mu.Lock()
 	delete(w.sharing.planned, who)
 	w.sharing.mu.Unlock()
@@ -154,7 +174,8 @@ func (w *writer) leave(who types.NamespacedName) {
 // until the wishes of all objects are known, so that nothing is removed because a
 // process has just started, and what an earlier process left is removed then.
 func (w *writer) removeUnshared(ctx context.Context) *Problem {
-	if !w.sharing.mayBeIdle() {
+	doubts, idle := w.sharing.mayBeIdle()
+	if !idle {
 		return nil
 	}
 	have, err := w.childrenOf(ctx, OwnerShared)
@@ -180,20 +201,22 @@ func (w *writer) removeUnshared(ctx context.Context) *Problem {
 	if len(out.problems) > 0 {
 		return summary(out.problems)
 	}
-	w.sharing.sure()
+	w.sharing.settle(doubts)
 	return nil
 }
 
-func (s *sharing) mayBeIdle() bool {
+func (s *sharing) mayBeIdle() (doubts int, idle bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.unsure && s.all != nil
+	return s.doubts, s.doubts > s.settled && s.all != nil
 }
 
-func (s *sharing) sure() {
+// settle notes that the doubts up to a number are no more. Those that came while
+// they were looked into stay.
+func (s *sharing) settle(doubts int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.unsure = false
+	s.settled = max(s.settled, doubts)
 }
 
 // complete tells whether the wishes of all objects are known.
@@ -208,32 +231,52 @@ func (s *sharing) complete(ctx context.Context) (bool, error) {
 }
 
 // leftAlone tells whether a child that is only created is there already, whoever
-// made it: that of somebody else is in no cache.
-func (w *writer) leftAlone(ctx context.Context, o owner, in *intent, live client.Object) (bool, error) {
+// made it: that of somebody else is in no cache, and is watched like what is in the
+// way of a child, so that it is made when they delete it.
+func (w *writer) leftAlone(ctx context.Context, o owner, in *intent, live client.Object, out *outcome) (bool, error) {
 	if !in.CreateOnly {
 		return false, nil
 	}
 	if live != nil {
 		return true, w.settle(ctx, in, live)
 	}
-	if last, known := w.ledger.get(in.holder, in.key); known && last.digest == in.digest {
-		return true, nil
+	last, known := w.ledger.get(in.holder, in.key)
+	switch {
+	case !known || last.gone || last.deleted:
+	case last.theirs:
+		if state := w.blockers.standing(w.waiter(client.ObjectKeyFromObject(o)), in.key); state != "" {
+			out.block(in.key, state)
+			return true, nil
+		}
+	case last.digest == in.digest && !in.passed(last.version):
+		return true, nil // written, not yet in the cache
 	}
-	head := &metav1.PartialObjectMetadata{}
-	head.SetGroupVersionKind(in.key.gvk)
-	err := w.live.Get(ctx, in.key.NamespacedName, head)
+	head, err := w.look(ctx, in.key)
+	if apierrors.IsNotFound(err) && known && last.uid != "" && !last.deleted {
+		w.ledger.put(in.holder, in.key, entry{gone: true})
+	}
 	if err != nil {
 		return false, client.IgnoreNotFound(err)
 	}
 	if w.inherited(o, in, head) {
 		return true, w.tie(ctx, in, head)
 	}
-	w.ledger.put(in.holder, in.key, entry{uid: head.UID, digest: in.digest, version: head.ResourceVersion})
+	w.ledger.put(in.holder, in.key, entry{uid: head.UID, digest: in.digest, version: head.ResourceVersion, theirs: true})
+	if head.GetDeletionTimestamp() != nil { // a Namespace counts as gone from now on, so that its end is no news
+		out.again = soonest(out.again, unseenPause)
+		return true, nil
+	}
+	out.block(in.key, stateOf(in.key, head))
 	return true, nil
 }
 
-func (w *writer) forgetShared(keys []childKey) {
-	for _, key := range keys {
+// share notes what an object shares now, and forgets what nobody does any more.
+func (w *writer) share(ctx context.Context, who types.NamespacedName, keys []childKey) {
+	abandoned, again := w.sharing.plans(who, keys)
+	for _, key := range abandoned {
 		w.ledger.forget(OwnerShared, key)
+	}
+	for _, other := range again {
+		w.waker.wake(ctx, other)
 	}
 }

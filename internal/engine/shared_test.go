@@ -4,6 +4,7 @@ package engine_test
 
 import (
 	"fmt"
+	"sync"
 	"testing"
 	"time"
 
@@ -139,6 +140,37 @@ func TestSharedChildInDispute(t *testing.T) {
 	cm := enginetest.ConfigMap(b.NS, "bundle")
 	b.Change(t, cm, func() { cm.Data["content"] = "evil" })
 	waitBundle(t, b, "z")
+	b.Delete(t, s) // whose word stood: now it is the other's again
+	waitBundle(t, b, "y")
+	testkit.NoWrites(t, counter, quietFor, "when one is left")
+}
+
+// TestSharedChildOfOwnersThatComeAndGo: whoever comes while the last one goes has the
+// child, and what we removed ourselves is not told of as somebody's doing.
+func TestSharedChildOfOwnersThatComeAndGo(t *testing.T) {
+	b := enginetest.NewParallel(t)
+	b.Manage(t, b.Manager, bundledController())
+	last := b.Sample("o0", sample.SampleSpec{Message: "x"})
+	b.Create(t, last)
+	for i := range 8 {
+		b.WaitReady(t, last.Name)
+		next := b.Sample(fmt.Sprintf("o%d", i+1), sample.SampleSpec{Message: "x"})
+		var both sync.WaitGroup
+		both.Go(func() { b.Delete(t, last) })
+		both.Go(func() { b.Create(t, next) })
+		both.Wait()
+		last = next
+	}
+	b.WaitReady(t, last.Name)
+	waitBundle(t, b, "x")
+	testkit.Quiet(t, settleFor, "the bundle to be there", func() error {
+		return b.C.Get(t.Context(), client.ObjectKey{Namespace: b.NS, Name: "bundle"}, &corev1.ConfigMap{})
+	})
+	if e := b.Events(t, "ChildRecreated"); len(e) != 0 {
+		t.Errorf("nobody deleted it: %v", e)
+	}
+	b.Delete(t, last)
+	b.Gone(t, &corev1.ConfigMap{}, "bundle")
 }
 
 // TestSharedChildOfAnother: what another object owns is not made common property.

@@ -3,6 +3,8 @@
 package engine
 
 import (
+	"maps"
+	"slices"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -146,15 +148,18 @@ func needsOf(gk schema.GroupKind, index func(client.Object) []string, obj client
 	return out
 }
 
-// concernedByAPI lists who asked whether an API is there.
+// concernedByAPI lists who asked for an API or for anything of it: that it went, or
+// came, is news to all of them.
 func (t *tracker) concernedByAPI(gk schema.GroupKind) []types.NamespacedName {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
-	var out []types.NamespacedName
-	if by := t.byNeed[need{gk: gk, api: true}]; by != nil {
-		by.each(func(who types.NamespacedName, _ func(client.Object) bool) { out = append(out, who) })
+	out := map[types.NamespacedName]struct{}{}
+	for n, by := range t.byNeed {
+		if n.gk == gk {
+			by.each(func(who types.NamespacedName, _ func(client.Object) bool) { out[who] = struct{}{} })
+		}
 	}
-	return out
+	return slices.Collect(maps.Keys(out))
 }
 
 func (t *tracker) size() int {

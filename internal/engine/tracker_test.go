@@ -57,9 +57,11 @@ func TestTrackerWakesExactlyThoseConcerned(t *testing.T) {
 			t.Errorf("%s: %s", tc.name, diff)
 		}
 	}
-	if got := tr.concernedByAPI(gk); len(got) != 1 || got[0] != who("api") {
+	tr.add(who("ofAnother"), need{gk: schema.GroupKind{Group: "g", Kind: "Other"}, api: true}, nil)
+	if got := tr.concernedByAPI(gk); len(got) != 7 || slices.Contains(got, who("ofAnother")) {
 		t.Errorf("concerned by the API: %v", got)
 	}
+	tr.replace(who("ofAnother"), nil)
 
 	tr.replace(who("byName"), map[need]func(client.Object) bool{{gk: gk, namespace: "n", name: "z"}: nil})
 	if diff := cmp.Diff([]string{"byNamespace", "everything"}, woken(object("n", "a", nil))); diff != "" {

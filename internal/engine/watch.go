@@ -4,19 +4,25 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"iter"
 	"sync"
+	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 )
@@ -40,8 +46,8 @@ type watched struct {
 	ctx   context.Context // of the controller, once it runs
 	queue workqueue.TypedRateLimitingInterface[reconcile.Request]
 	// from feeds the queue while the API is there.
-	from source.SyncingSource
-	stop context.CancelFunc
+	from   cache.Informer
+	events toolscache.ResourceEventHandlerRegistration
 }
 
 // custom tells whether an API is none of Kubernetes' own, which are always there.
@@ -57,44 +63,69 @@ func (w *watched) Start(ctx context.Context, queue workqueue.TypedRateLimitingIn
 	w.mu.Lock()
 	w.ctx, w.queue = ctx, queue
 	w.mu.Unlock()
-	return w.begin(ctx)
+	err := w.begin(ctx)
+	if meta.IsNoMatchError(err) && w.engine.apis.optional(w.gvk) {
+		w.engine.apis.again(w.gvk) // it went since the process asked for it
+		return nil
+	}
+	return err
 }
 
 // WaitForSync lets the controller begin with a full cache.
 func (w *watched) WaitForSync(ctx context.Context) error {
 	w.mu.Lock()
-	from := w.from
+	events := w.events
 	w.mu.Unlock()
-	if from == nil {
+	if events == nil {
 		return nil
 	}
-	if err := from.WaitForSync(ctx); err != nil && !w.engine.apis.absent(w.gvk) {
-		return err
+	err := w.engine.apis.read(ctx, w.gvk, func(ctx context.Context) error {
+		if !toolscache.WaitForCacheSync(ctx.Done(), events.HasSynced) {
+			return fmt.Errorf("wait for the %s: %w", w, context.Cause(ctx))
+		}
+		return nil
+	})
+	if meta.IsNoMatchError(err) {
+		return nil // gone again
 	}
-	return nil
+	return err
 }
 
-// begin makes the informer and, when the controller runs, listens to it. It does
-// nothing while the API is absent.
+// begin makes the informer, and listens to it when the controller runs and the API
+// is open. It does nothing while the API is absent.
 func (w *watched) begin(ctx context.Context) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.engine.apis.absent(w.gvk) {
+	if w.engine.apis.ends(w.gvk) {
 		return nil
 	}
 	if err := w.hold(ctx); err != nil {
 		return err
 	}
-	if w.queue == nil || w.from != nil {
+	return w.listen(ctx)
+}
+
+// opened listens to an informer that is filled.
+func (w *watched) opened(ctx context.Context) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.listen(ctx)
+}
+
+// listen hears of everything that the informer has, and then of changes. Before the
+// API is open there would be nothing to look at for whom that wakes.
+func (w *watched) listen(ctx context.Context) error {
+	if w.queue == nil || w.from != nil || w.engine.apis.absent(w.gvk) {
 		return nil
 	}
-	running, stop := context.WithCancel(w.ctx)
-	from := source.Kind(w.cache, w.object, w.handler)
-	if err := from.Start(running, w.queue); err != nil {
-		stop()
-		return err
+	from, err := w.cache.GetInformer(ctx, w.object, cache.BlockUntilSynced(false))
+	if err != nil {
+		return fmt.Errorf("watch %s: %w", w.gvk.Kind, err)
 	}
-	w.from, w.stop = from, stop
+	if w.events, err = from.AddEventHandler(&hearing{ctx: w.ctx, handler: w.handler, queue: w.queue}); err != nil {
+		return fmt.Errorf("listen to %s: %w", w.gvk.Kind, err)
+	}
+	w.from = from
 	return nil
 }
 
@@ -122,35 +153,62 @@ func (w *watched) hold(ctx context.Context) error {
 func (w *watched) end(ctx context.Context) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.stop != nil {
-		w.stop()
+	var err error
+	if w.from != nil {
+		err = w.from.RemoveEventHandler(w.events)
 	}
-	w.from, w.stop = nil, nil
+	w.from, w.events = nil, nil
 	if !w.held {
-		return nil
+		return err
 	}
 	w.held = false
 	if !w.engine.caches.users.remove(w.cache, w.object) {
-		return nil
-	}
-	if w.owned {
-		return w.engine.caches.drop(ctx, w.object)
-	}
-	return w.cache.RemoveInformer(ctx, w.object)
-}
-
-// turn follows an API that came or went.
-func (w *watched) turn(ctx context.Context, present bool) error {
-	if !present {
-		return w.end(ctx)
-	}
-	if err := w.begin(ctx); err != nil {
 		return err
 	}
+	if w.owned {
+		return errors.Join(err, w.engine.caches.drop(ctx, w.object))
+	}
+	return errors.Join(err, w.cache.RemoveInformer(ctx, w.object))
+}
+
+// fill waits until the cache has everything, or ctx ends.
+func (w *watched) fill(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, syncTimeout)
 	defer cancel()
-	_, err := w.cache.GetInformer(ctx, w.object) // returns when it is filled
+	_, err := w.cache.GetInformer(ctx, w.object)
 	return err
+}
+
+// hearing hands what an informer tells to a controller.
+type hearing struct {
+	//nolint:containedctx // it is the controller's
+	ctx     context.Context
+	handler handler.EventHandler
+	queue   workqueue.TypedRateLimitingInterface[reconcile.Request]
+}
+
+func (h *hearing) OnAdd(obj any, first bool) {
+	if o, ok := obj.(client.Object); ok {
+		h.handler.Create(h.ctx, event.CreateEvent{Object: o, IsInInitialList: first}, h.queue)
+	}
+}
+
+func (h *hearing) OnUpdate(before, after any) {
+	old, ok := before.(client.Object)
+	now, both := after.(client.Object)
+	if ok && both {
+		h.handler.Update(h.ctx, event.UpdateEvent{ObjectOld: old, ObjectNew: now}, h.queue)
+	}
+}
+
+func (h *hearing) OnDelete(obj any) {
+	unknown, lost := obj.(toolscache.DeletedFinalStateUnknown)
+	if lost {
+		obj = unknown.Obj
+	}
+	if o, ok := obj.(client.Object); ok {
+		h.handler.Delete(h.ctx, event.DeleteEvent{Object: o, DeleteStateUnknown: lost}, h.queue)
+	}
 }
 
 // users counts who uses which informer: it must not end with the first that
@@ -184,35 +242,85 @@ func (u *users) remove(c cache.Cache, obj client.Object) bool {
 	return true
 }
 
-// follow begins and ends a controller's watches as APIs come and go, and wakes
+// follower begins and ends a controller's watches as APIs come and go, and wakes
 // the objects that asked for them.
-func (e *Engine) follow(run controller.Controller, t *tracker, watches []*watched, gone func(schema.GroupVersionKind)) error {
-	woken := make(chan event.GenericEvent, 1)
-	if err := run.Watch(source.Channel(woken, &handler.EnqueueRequestForObject{})); err != nil {
-		return err
+type follower struct {
+	watches []*watched
+	tracker *tracker
+	gone    func(context.Context, schema.GroupVersionKind)
+	woken   chan event.GenericEvent
+}
+
+func (e *Engine) follow(run controller.Controller, t *tracker, watches []*watched, gone func(context.Context, schema.GroupVersionKind)) error {
+	f := &follower{watches: watches, tracker: t, gone: gone, woken: make(chan event.GenericEvent, 1)}
+	e.apis.follow(f)
+	return run.Watch(source.Channel(f.woken, &handler.EnqueueRequestForObject{}))
+}
+
+func (f *follower) of(gvk schema.GroupVersionKind) iter.Seq[*watched] {
+	return func(yield func(*watched) bool) {
+		for _, w := range f.watches {
+			if w.gvk == gvk && !yield(w) {
+				return
+			}
+		}
 	}
-	e.apis.listen(func(ctx context.Context, gvk schema.GroupVersionKind, present bool) error {
-		for _, w := range watches {
-			if w.gvk != gvk {
-				continue
-			}
-			if err := w.turn(ctx, present); err != nil {
-				return fmt.Errorf("follow %s: %w", gvk, err)
-			}
+}
+
+func (f *follower) begin(ctx context.Context, gvk schema.GroupVersionKind) error {
+	for w := range f.of(gvk) {
+		if err := w.begin(ctx); err != nil {
+			return err
 		}
-		if !present {
-			gone(gvk)
-		}
-		for _, who := range t.concernedByAPI(gvk.GroupKind()) {
-			select {
-			case woken <- event.GenericEvent{Object: headFor(who)}:
-			case <-ctx.Done():
-				return nil
-			}
-		}
-		return nil
-	})
+	}
 	return nil
+}
+
+// fill returns when all watches on an API are filled, and is false if ctx ended
+// before.
+func (f *follower) fill(ctx context.Context, gvk schema.GroupVersionKind) bool {
+	for w := range f.of(gvk) {
+		for err := w.fill(ctx); err != nil; err = w.fill(ctx) {
+			if ctx.Err() == nil {
+				log.FromContext(ctx).Info("The watch on an API that came is not filled yet; waiting on", "api", gvk.String(), "error", err.Error())
+			}
+			select {
+			case <-ctx.Done():
+				return false
+			case <-time.After(fillPause):
+			}
+		}
+	}
+	return true
+}
+
+// opened begins to hear of the API's objects.
+func (f *follower) opened(ctx context.Context, gvk schema.GroupVersionKind) error {
+	for w := range f.of(gvk) {
+		if err := w.opened(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (f *follower) end(ctx context.Context, gvk schema.GroupVersionKind) {
+	for w := range f.of(gvk) {
+		if err := w.end(ctx); err != nil {
+			log.FromContext(ctx).Error(err, "Could not end a watch", "api", gvk.String())
+		}
+	}
+	f.gone(ctx, gvk)
+}
+
+func (f *follower) wake(ctx context.Context, gvk schema.GroupVersionKind) {
+	for _, who := range f.tracker.concernedByAPI(gvk.GroupKind()) {
+		select {
+		case f.woken <- event.GenericEvent{Object: headFor(who)}:
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 // headFor names an object to the queue.

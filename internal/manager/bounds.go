@@ -9,8 +9,11 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"net"
 	"net/http"
 	"runtime/debug"
+	"slices"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/semaphore"
@@ -29,7 +32,13 @@ const (
 	// maxConnections: an API server has one for each request that it waits for. More wait to be accepted.
 	maxConnections = 512
 
-	headerTimeout = 10 * time.Second
+	// fewConnections is from when on those that are idle are closed, the longest first, so that others find room.
+	fewConnections = maxConnections / 2
+
+	// headerTimeout is for the handshake as well. A stop closes connections that have said nothing for five seconds; until then
+	// it must not be noted that they are slow.
+	headerTimeout = 8 * time.Second
+	bodyTimeout   = 5 * time.Second // an API server sends all of it at once
 	readTimeout   = 20 * time.Second
 	writeTimeout  = 30 * time.Second // the API server waits for ten
 	idleTimeout   = 90 * time.Second // as long as an API server keeps a connection
@@ -125,12 +134,16 @@ func (b *budget) bounded(most int64, cost func(raw []byte) int64, next func(w ht
 			refuse(w, http.StatusRequestEntityTooLarge, errTooLarge)
 			return
 		}
+		// Whoever sends a byte now and then must not hold what others need.
+		deadline := http.NewResponseController(w)
+		_ = deadline.SetReadDeadline(time.Now().Add(bodyTimeout))
 		raw, held, err := b.read(req.Context(), req.Body, most)
 		defer func() { b.give(held) }()
 		if err != nil {
 			refuse(w, codeOf(err), err)
 			return
 		}
+		_ = deadline.SetReadDeadline(time.Now().Add(readTimeout)) // the answer may take longer
 		decoded := cost(raw)
 		if err := b.take(req.Context(), decoded); err != nil {
 			refuse(w, codeOf(err), err)
@@ -171,6 +184,37 @@ func refuse(w http.ResponseWriter, code int, err error) {
 		err = errors.New("the request could not be read to its end")
 	}
 	http.Error(w, fmt.Sprint(err), code)
+}
+
+// crowd knows which connections are idle. One that asks for nothing must not keep others out.
+type crowd struct {
+	few int
+
+	mu   sync.Mutex
+	open map[net.Conn]struct{}
+	idle []net.Conn // the longest first
+}
+
+func newCrowd(few int) *crowd { return &crowd{few: few, open: map[net.Conn]struct{}{}} }
+
+// changed fits http.Server.ConnState.
+func (c *crowd) changed(conn net.Conn, state http.ConnState) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.idle = slices.DeleteFunc(c.idle, func(other net.Conn) bool { return other == conn })
+	switch state {
+	case http.StateClosed, http.StateHijacked:
+		delete(c.open, conn)
+		return
+	case http.StateIdle:
+		c.idle = append(c.idle, conn)
+	}
+	c.open[conn] = struct{}{}
+	for len(c.open) > c.few && len(c.idle) > 0 {
+		_ = c.idle[0].Close()
+		delete(c.open, c.idle[0])
+		c.idle = c.idle[1:]
+	}
 }
 
 // decodedSize is an estimate of what JSON takes in memory once it is decoded, checked and encoded again: its text some

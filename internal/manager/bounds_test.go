@@ -312,3 +312,88 @@ func TestConversionOneByOne(t *testing.T) {
 		})
 	}
 }
+
+// TestSlowClientsHoldNothing: some send a byte a second, others a lot and then a byte a second, more at once than there is
+// memory for. Their time is short, and who asks as an API server does is answered.
+func TestSlowClientsHoldNothing(t *testing.T) {
+	path := configMaps(nil).Admission[0].ValidatePath()
+	_, url := serveHooks(t, Options{})
+	begin := []int{1, 6 * mebibyte}
+	var clients sync.WaitGroup
+	for i := range 120 {
+		clients.Go(func() {
+			body, sent := io.Pipe()
+			done, begun := make(chan struct{}), make(chan time.Time, 1)
+			go func() {
+				_, _ = sent.Write([]byte(" "))
+				begun <- time.Now() // the connection stands, which takes its time when so many come at once
+				_, _ = sent.Write(bytes.Repeat([]byte(" "), begin[i%2]))
+				for tick := time.NewTicker(time.Second); ; {
+					select {
+					case <-tick.C:
+						_, _ = sent.Write([]byte(" "))
+					case <-done:
+						tick.Stop()
+						_ = sent.Close()
+						return
+					}
+				}
+			}()
+			resp, err := anyServer().Post(url+path, "application/json", body)
+			ended := time.Now()
+			close(done)
+			_ = body.Close()
+			if err == nil {
+				_ = resp.Body.Close()
+			}
+			if took := ended.Sub(<-begun); took > readTimeout-time.Second {
+				t.Errorf("a slow client was let be for %s", took)
+			}
+		})
+	}
+	defer clients.Wait()
+	testkit.Eventually(t, patience, "an answer beside them", func() error {
+		resp, err := anyServer().Post(url+path, "application/json", strings.NewReader(
+			`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"1","operation":"DELETE"}}`))
+		if err != nil {
+			return err
+		}
+		defer resp.Body.Close()
+		if resp.StatusCode != http.StatusOK {
+			return fmt.Errorf("%s", resp.Status)
+		}
+		return nil
+	})
+}
+
+// TestIdleConnectionsMakeRoom: as many as are let in at all, of clients that asked once and then for nothing more.
+func TestIdleConnectionsMakeRoom(t *testing.T) {
+	_, url := serveHooks(t, Options{})
+	idle := &http.Client{Transport: &http.Transport{
+		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, MaxIdleConnsPerHost: maxConnections}}
+	defer idle.CloseIdleConnections()
+	var bodies []io.Closer
+	for range maxConnections {
+		resp, err := idle.Get(url + "/nowhere") //nolint:bodyclose // they are closed together
+		if err != nil {
+			t.Fatal(err)
+		}
+		bodies = append(bodies, resp.Body) // unread, so that the client does not use the connection again
+	}
+	defer func() {
+		for _, b := range bodies {
+			_ = b.Close()
+		}
+	}()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/nowhere", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := anyServer().Do(req)
+	if err != nil {
+		t.Fatalf("nobody else was let in: %v", err)
+	}
+	_ = resp.Body.Close()
+}

@@ -22,6 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/config"
@@ -133,6 +134,7 @@ func newKeeper(cfg *rest.Config, opts Options) (*certs.Keeper, error) {
 		Source:    opts.CertSource,
 		Namespace: opts.Namespace,
 		Service:   opts.WebhookService,
+		Former:    opts.WebhookAliases,
 		Aliases:   []string{opts.MetricsService},
 		URL:       base,
 		Dir:       opts.CertDir,
@@ -154,6 +156,10 @@ func newManager(ctx context.Context, cfg *rest.Config, opts Options, domains []D
 	if err != nil {
 		return nil, fmt.Errorf("prepare leader election: %w", err)
 	}
+	var elected resourcelock.Interface
+	if lock != nil {
+		elected, server.ended = lock, lock.giveUp
+	}
 	mgr, err := ctrl.NewManager(cfg, ctrl.Options{
 		Scheme:                              scheme,
 		Logger:                              quietStop(ctx, opts.Log),
@@ -161,7 +167,7 @@ func newManager(ctx context.Context, cfg *rest.Config, opts Options, domains []D
 		Controller:                          config.Controller{MaxConcurrentReconciles: opts.Workers, SkipNameValidation: ptr.To(true)},
 		LeaderElection:                      opts.LeaderElection,
 		LeaderElectionReleaseOnCancel:       true,
-		LeaderElectionResourceLockInterface: lock,
+		LeaderElectionResourceLockInterface: elected,
 		LeaseDuration:                       nonZero(opts.Lease.Duration),
 		RenewDeadline:                       nonZero(opts.Lease.RenewDeadline),
 		RetryPeriod:                         nonZero(opts.Lease.RetryPeriod),

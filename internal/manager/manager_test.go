@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -245,15 +246,25 @@ func leading(leads *atomic.Int32) Domain {
 	}}
 }
 
+// TestTwoManagersShareOneLease: the other one leads as soon as the controllers of the first have ended, also while that one
+// still answers webhooks.
 func TestTwoManagersShareOneLease(t *testing.T) {
 	namespace := testkit.Start(t).Namespace(t)
 	var leads [2]atomic.Int32
 	var managers [2]*running
+	entered, release := make(chan struct{}, 2), make(chan struct{})
+	answer := sync.OnceFunc(func() { close(release) })
+	defer answer()
+	stuck := configMaps(func(context.Context, *corev1.ConfigMap) error {
+		entered <- struct{}{}
+		<-release
+		return nil
+	})
 	for i := range managers {
 		opts := options(t, namespace)
 		opts.LeaderElection = true
 		opts.Lease = Lease{Duration: 20 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: 200 * time.Millisecond}
-		managers[i] = run(t, opts, leading(&leads[i]))
+		managers[i] = run(t, opts, leading(&leads[i]), stuck)
 	}
 	for _, r := range managers {
 		r.ready()
@@ -280,17 +291,57 @@ func TestTwoManagersShareOneLease(t *testing.T) {
 		}
 		return nil
 	})
+	go func() {
+		resp, err := anyServer().Post(managers[first].hooks+stuck.Admission[0].ValidatePath(), "application/json", strings.NewReader(
+			`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"1","operation":"CREATE",`+
+				`"object":{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"stuck"}}}}`))
+		if err == nil {
+			_ = resp.Body.Close()
+		}
+	}()
+	<-entered
 	managers[first].stop()
-	// Well before the lease would run out by itself.
-	testkit.Eventually(t, 8*time.Second, "the other to lead", func() error {
+	testkit.Eventually(t, patience, "the other to lead", func() error {
 		if leader() != 1-first {
 			return errors.New("not yet")
 		}
 		return nil
 	})
+	select {
+	case err := <-managers[first].done:
+		t.Errorf("the first has ended with an answer to give: %v", err)
+	default:
+	}
+	answer()
 	if err := managers[first].wait(); err != nil {
 		t.Errorf("Run = %v, want a clean stop", err)
 	}
+}
+
+// TestACrashedLeaderLeadsAgain: a process that is started again in its pod does not wait until the lease of the one before
+// runs out.
+func TestACrashedLeaderLeadsAgain(t *testing.T) {
+	cluster := testkit.Start(t)
+	namespace := cluster.Namespace(t)
+	opts := options(t, namespace)
+	opts.LeaderElection, opts.PodUID = true, "9a1c"
+	holder, err := identity(opts.PodUID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	left := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: LeaseName}, Spec: coordinationv1.LeaseSpec{
+		HolderIdentity: &holder, LeaseDurationSeconds: ptr.To[int32](3600), RenewTime: ptr.To(metav1.NowMicro())}}
+	if err := cluster.Client().Create(t.Context(), left); err != nil {
+		t.Fatal(err)
+	}
+	var leads atomic.Int32
+	run(t, opts, leading(&leads)).ready()
+	testkit.Eventually(t, patience, "the lead", func() error {
+		if leads.Load() == 0 {
+			return errors.New("not yet")
+		}
+		return nil
+	})
 }
 
 func TestLostLeadershipIsAFailure(t *testing.T) {

@@ -39,6 +39,9 @@ type Options struct {
 	// LeaderElection lets one of several replicas reconcile. Webhooks, metrics and health are served by all.
 	LeaderElection bool
 	Lease          Lease
+	// PodUID is the pod's own, by which a process that is started again in it is known to hold the lease already; empty
+	// outside of pods.
+	PodUID string
 
 	// Bind addresses; "0" or empty turns the endpoint off.
 	HealthAddress    string
@@ -56,6 +59,9 @@ type Options struct {
 	WebhookPort int
 	// WebhookService is the Service in Namespace through which the API server reaches the webhooks.
 	WebhookService string
+	// WebhookAliases are further Services in Namespace that lead to the webhooks: the names that configurations of an earlier
+	// installation call.
+	WebhookAliases []string
 	// WebhookURL takes the place of the Service when the manager runs outside the cluster.
 	WebhookURL string
 
@@ -142,6 +148,11 @@ func (o Options) validateNamespace() error {
 	} {
 		if problems := validation.IsDNS1035Label(name); name != "" && len(problems) > 0 {
 			return fmt.Errorf("%s %q is not the name of a Service: %s", flag, name, problems[0])
+		}
+	}
+	for _, name := range o.WebhookAliases {
+		if problems := validation.IsDNS1035Label(name); len(problems) > 0 {
+			return fmt.Errorf("--webhook-alias %q is not the name of a Service: %s", name, problems[0])
 		}
 	}
 	return nil

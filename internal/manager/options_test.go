@@ -28,6 +28,8 @@ func TestValidate(t *testing.T) {
 		{name: "as it should be", edit: func(*Options) {}},
 		{name: "namespace", edit: func(o *Options) { o.Namespace = "No Namespace" }, want: `--namespace "No Namespace"`},
 		{name: "service", edit: func(o *Options) { o.WebhookService = "a.b" }, want: `--webhook-service "a.b"`},
+		{name: "alias", edit: func(o *Options) { o.WebhookAliases = []string{"maas-controller-webhook-service"} }},
+		{name: "alias that is no name", edit: func(o *Options) { o.WebhookAliases = []string{"fine", "a.b"} }, want: `--webhook-alias "a.b"`},
 		{name: "metrics service", edit: func(o *Options) { o.MetricsService = "1" }, want: `--metrics-service "1"`},
 		{name: "profiling on loopback", edit: func(o *Options) { o.ProfilingAddress = "127.0.0.1:6060" }},
 		{name: "profiling on loopback, IPv6", edit: func(o *Options) { o.ProfilingAddress = "[::1]:6060" }},

@@ -45,6 +45,7 @@ type drainingServer struct {
 	budget         *budget
 	clients        *clients // nil: anybody may ask
 	listening      atomic.Bool
+	ended          func() // is called when controllers have ended; may be nil
 	// reader is what admission rules read other objects with; nil until there is a manager.
 	reader admission.Reader
 }
@@ -97,7 +98,10 @@ func (s *drainingServer) Start(ctx context.Context) error {
 	cancel := context.AfterFunc(s.asked, func() { time.AfterFunc(s.delay, func() { close(drained) }) })
 	defer cancel()
 	go func() {
-		<-ctx.Done()
+		<-ctx.Done() // the manager stops webhooks after the controllers
+		if s.ended != nil {
+			go s.ended()
+		}
 		if s.asked.Err() != nil { // otherwise something failed, and there is nothing to wait for
 			<-drained
 		}
@@ -120,6 +124,7 @@ func (s *drainingServer) serve(ctx context.Context) error {
 		HeaderBytes: maxHeaders, Header: headerTimeout, Read: readTimeout, Write: writeTimeout, Idle: idleTimeout,
 		Body: -1, // the budget looks after bodies
 	})
+	server.ConnState = newCrowd(fewConnections).changed
 	answered := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		defer close(answered)

@@ -81,6 +81,7 @@ func Main(m *testing.M, options ...Option) {
 	}
 	log.SetLogger(logger)
 	code := m.Run()
+	atEnd()
 	stopShared()
 	os.Exit(code)
 }

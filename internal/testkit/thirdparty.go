@@ -92,6 +92,7 @@ var thirdParty = map[API][]resource{
 		{group: "monitoring.coreos.com", kind: "PrometheusRule", versions: "v1", shortNames: []string{"promrule"}},
 	},
 	Kuadrant: {
+		{group: "kuadrant.io", kind: "Kuadrant", versions: "v1beta1"},
 		{group: "kuadrant.io", kind: "AuthPolicy", versions: "v1", plural: "authpolicies"},
 		{group: "kuadrant.io", kind: "RateLimitPolicy", versions: "v1", plural: "ratelimitpolicies"},
 		{group: "kuadrant.io", kind: "TokenRateLimitPolicy", versions: "v1alpha1", plural: "tokenratelimitpolicies"},

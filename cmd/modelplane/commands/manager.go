@@ -84,6 +84,8 @@ func (f *managerFlags) register(c *cobra.Command) {
 	flags.StringVar(&o.WebhookHost, "webhook-host", "", "address that webhooks listen on (default all)")
 	flags.IntVar(&o.WebhookPort, "webhook-port", 9443, "port that webhooks listen on")
 	flags.StringVar(&o.WebhookService, "webhook-service", "modelplane-webhook", "Service through which the API server reaches the webhooks")
+	flags.StringSliceVar(&o.WebhookAliases, "webhook-alias", nil,
+		"further Services that lead to the webhooks, by whose names configurations of an earlier installation call them; the certificate is good for them")
 	flags.StringVar(&o.WebhookURL, "webhook-url", "", "https://host:port at which the API server reaches the webhooks of a manager outside the cluster")
 	flags.StringVar(&f.certSource, "webhook-cert-source", string(certs.Self), "where webhook certificates come from: self, dir or cert-manager")
 	flags.StringVar(&o.CertDir, "webhook-cert-dir", "", "directory with tls.crt and tls.key (and ca.crt) for dir and cert-manager")
@@ -104,6 +106,7 @@ func (f *managerFlags) check() error {
 	if f.options.Namespace == "" {
 		f.options.Namespace = ownNamespace(os.Getenv, os.ReadFile)
 	}
+	f.options.PodUID = os.Getenv("POD_UID")
 	f.options.CertSource = certs.Source(f.certSource)
 	var err error
 	if f.enable, err = manager.Wanted(domains.Names(), f.enable); err != nil {

@@ -3,6 +3,7 @@
 package cluster
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"fmt"
 	"os"
@@ -144,7 +145,8 @@ func (c *Cluster) apiServer(p pki, st *state) spec {
 	return spec{
 		name: nameAPIServer,
 		// It keeps what describes every kind, some hundred MiB; as much again in garbage is more than a small machine has.
-		env: []string{"GOGC=50"},
+		// Who sets GOGC has other needs.
+		env: []string{"GOGC=" + cmp.Or(os.Getenv("GOGC"), "50")},
 		args: []string{
 			"--bind-address=" + st.apiServerHost(),
 			"--advertise-address=" + st.apiServerHost(),
