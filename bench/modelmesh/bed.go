@@ -48,6 +48,8 @@ type bedOptions struct {
 	// service is the name of the mesh, root where its keys begin in etcd, and models how many a runtime holds.
 	service, root string
 	models        int
+	// round is how often the leader looks after all models; 0: as often as in a pod.
+	round time.Duration
 }
 
 // newBed starts everything; self is this program, which is also the runtime.
@@ -79,10 +81,13 @@ func (b *bed) start(t testing.TB, self, binary string, number int) *node {
 	}
 	n.runtime = testkit.RunProgram(t, fmt.Sprint("runtime-", number), beside)
 
-	mesh := exec.Command(binary, "mesh", "--log-level=warn")
+	mesh := exec.Command(binary, "mesh")
 	mesh.Env = append(os.Environ(), "MM_SERVICE_NAME="+b.options.service, "MM_KVSTORE_PREFIX=mm", "KV_STORE=etcd:"+b.connection,
 		"WKUBE_POD_NAME=bench-"+n.id, "WKUBE_POD_IPADDR=127.0.0.1", "MM_LOCATION=127.0.0.1", "MM_METRICS=disabled",
 		"MM_SVC_GRPC_PORT="+calls, "MM_PEER_PORT="+port(), "MM_PROBE_PORT="+n.probes, "MM_PRESTOP_WAIT_PORT="+port(), "INTERNAL_GRPC_PORT="+runtime)
+	if b.options.round > 0 {
+		mesh.Env = append(mesh.Env, "MM_REAPER_PERIOD="+b.options.round.String())
+	}
 	n.mesh = testkit.RunProgram(t, fmt.Sprint("mesh-", number), mesh)
 	connections, err := dial("127.0.0.1:"+calls, "127.0.0.1:"+runtime)
 	if err != nil {

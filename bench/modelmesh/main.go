@@ -7,9 +7,7 @@
 package main
 
 import (
-	"bufio"
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -23,6 +21,7 @@ import (
 	"github.com/go-logr/logr"
 	ctrl "sigs.k8s.io/controller-runtime"
 
+	"github.com/modelplane/modelplane/bench/load"
 	"github.com/modelplane/modelplane/internal/testkit/checkout"
 	"github.com/modelplane/modelplane/internal/testkit/terminal"
 )
@@ -109,7 +108,7 @@ func (o options) ours(out string) int {
 		return 1
 	}
 	r.show(os.Stdout)
-	if err := save(r, out); err != nil {
+	if err := load.Save(r, out); err != nil {
 		return complain(err)
 	}
 	broken := r.broken()
@@ -126,7 +125,7 @@ func (f foreign) run(o options, out string) error {
 	models := names(f.prefix, o.models)
 	if f.ids != "" {
 		var err error
-		if models, err = lines(f.ids); err != nil {
+		if models, err = load.Lines(f.ids); err != nil {
 			return err
 		}
 	}
@@ -141,32 +140,12 @@ func (f foreign) run(o options, out string) error {
 		}
 	}
 	o.say("calling %d models for %v", len(models), o.each)
-	got := load{connections: connections, models: models, clients: o.clients, rate: f.rate, duration: o.each, payload: o.payload,
-		patience: time.Minute}.run(ctx)
+	got := calls{connections: connections, models: models, payload: o.payload, patience: time.Minute}.
+		run(ctx, load.Load{Clients: o.clients, Rate: f.rate, Duration: o.each})
 	fmt.Fprintf(os.Stdout, "%d calls (%.0f/s), p50 %.3f ms, p99 %.3f ms, max %.3f ms, %d failed %v\n",
-		got.Requests, got.PerSecond, got.P50, got.P99, got.Max, got.failures(), got.Failed)
+		got.Requests, got.PerSecond, got.P50, got.P99, got.Max, got.Failures(), got.Failed)
 	if got.First != "" {
 		fmt.Fprintln(os.Stdout, "the first failure:", got.First)
 	}
-	return save(got, out)
-}
-
-// lines are those of a file that say something.
-func lines(path string) ([]string, error) {
-	file, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = file.Close() }()
-	var list []string
-	scanner := bufio.NewScanner(file)
-	for scanner.Scan() {
-		if id := strings.TrimSpace(scanner.Text()); id != "" {
-			list = append(list, id)
-		}
-	}
-	if len(list) == 0 && scanner.Err() == nil {
-		return nil, errors.New(path + " names no model")
-	}
-	return list, scanner.Err()
+	return load.Save(got, out)
 }

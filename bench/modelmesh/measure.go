@@ -3,15 +3,20 @@
 package main
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
+	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"google.golang.org/grpc"
 
+	"github.com/modelplane/modelplane/bench/load"
 	"github.com/modelplane/modelplane/internal/modelmesh/wire"
 	"github.com/modelplane/modelplane/internal/testkit"
 )
@@ -22,7 +27,9 @@ type options struct {
 	// predictors, if there are to be any: then the control plane is measured and not the mesh.
 	predictors int
 	each, idle time.Duration
-	say        func(format string, args ...any)
+	// round is how often the leader looks after all models; 0: as often as in a pod.
+	round time.Duration
+	say   func(format string, args ...any)
 }
 
 // mostHot is how many models one runtime holds: as many as are ever loaded, since one may be all that is left.
@@ -34,7 +41,7 @@ const modelType = "echo"
 // measure goes through the phases of the README.
 func (o options) measure(t testing.TB, self, binary string) *report {
 	o.say("starting %d processes", o.processes)
-	b := newBed(t, self, binary, bedOptions{processes: o.processes, service: "bench", root: "bench", models: mostHot})
+	b := newBed(t, self, binary, bedOptions{processes: o.processes, service: "bench", root: "bench", models: mostHot, round: o.round})
 	r := &report{Models: o.models, Processes: o.processes}
 	models := names("bench-", o.models)
 
@@ -48,7 +55,6 @@ func (o options) measure(t testing.TB, self, binary string) *report {
 		n.waitKnows(t, models[len(models)-1])
 	}
 
-	o.say("idle for %v", o.idle)
 	o.measureIdle(t, b, r)
 
 	hot := models[:min(o.hot, len(models))]
@@ -82,7 +88,10 @@ func (n *node) waitKnows(t testing.TB, model string) {
 
 // measureIdle counts what is written to etcd while nobody asks for anything.
 func (o options) measureIdle(t testing.TB, b *bed, r *report) {
-	settled(t, o.idle/2)
+	o.say("waiting until the leader has looked after all models, as it does now and then: it fills free memory with some")
+	b.afterRound(t, o.idle/2+o.idle)
+	o.say("idle for %v", o.idle)
+	settled(t, o.idle/2) // what the round began ends
 	before := b.revision(t)
 	settled(t, o.idle)
 	r.IdleSeconds, r.IdleWrites = o.idle.Seconds(), b.revision(t)-before
@@ -93,6 +102,42 @@ func (o options) measureIdle(t testing.TB, b *bed, r *report) {
 		}
 		r.IdleMiB = append(r.IdleMiB, now)
 	}
+}
+
+// usualRound is the least time between two rounds of a leader in a pod.
+const usualRound = 7 * time.Minute
+
+// afterRound waits until a round of the leader is over and the next one is not due for a while. Who leads is not known: whoever
+// says it does.
+func (b *bed) afterRound(t testing.TB, quiet time.Duration) {
+	t.Helper()
+	round := cmp.Or(b.options.round, usualRound)
+	testkit.Eventually(t, 2*round+time.Minute, "a round of the leader to be over", func() error {
+		var last time.Time
+		for _, n := range b.nodes {
+			if at := lastRound(n.mesh.Output()); at.After(last) {
+				last = at
+			}
+		}
+		if last.IsZero() || time.Until(last.Add(round)) < quiet {
+			return fmt.Errorf("the last one was over at %s", last)
+		}
+		return nil
+	})
+}
+
+// lastRound is when a process said last that a round was over.
+func lastRound(log string) (last time.Time) {
+	for line := range strings.Lines(log) {
+		var said struct {
+			Msg  string
+			Time time.Time
+		}
+		if json.Unmarshal([]byte(line), &said) == nil && said.Msg == "The round of the leader is over" {
+			last = said.Time
+		}
+	}
+	return last
 }
 
 // settled lets time pass.
@@ -189,8 +234,10 @@ func (o options) measureRouting(t testing.TB, b *bed, places []place, r *report)
 		at[p.model] = slices.Index(b.nodes, p.node)
 		models = append(models, p.model)
 	}
-	through := func(pick func(home int) *grpc.ClientConn) func(context.Context, string, []byte) error {
-		return func(ctx context.Context, model string, content []byte) error {
+	content := make([]byte, o.payload)
+	through := func(pick func(home int) *grpc.ClientConn) load.Ask {
+		return func(ctx context.Context, turn int) error {
+			model := models[rand.New(rand.NewPCG(uint64(turn), 2)).IntN(len(models))] // the same for all ways
 			return call(ctx, pick(at[model]), model, content, true)
 		}
 	}
@@ -198,17 +245,18 @@ func (o options) measureRouting(t testing.TB, b *bed, places []place, r *report)
 	beside := through(func(home int) *grpc.ClientConn { return b.nodes[home].calls })
 	elsewhere := through(func(home int) *grpc.ClientConn { return b.nodes[(home+1)%len(b.nodes)].calls })
 	for _, way := range []struct {
-		to     func(context.Context, string, []byte) error
+		to     load.Ask
 		result *routing
 	}{{beside, &r.Beside}, {elsewhere, &r.Forwarded}} {
 		// Connections are made and code is warm before anything counts.
-		if _, _, err := pairs(t.Context(), direct, way.to, models, 1, o.payload, o.each/10); err != nil {
+		if _, err := load.Turns(t.Context(), o.each/10, direct, way.to); err != nil {
 			t.Fatal(err)
 		}
-		d, m, err := pairs(t.Context(), direct, way.to, models, 1, o.payload, o.each)
+		both, err := load.Turns(t.Context(), o.each, direct, way.to)
 		if err != nil {
 			t.Fatal(err)
 		}
+		d, m := both[0], both[1]
 		*way.result = routing{Direct: d, Mesh: m, AddedP50: m.P50 - d.P50, AddedP99: m.P99 - d.P99}
 	}
 }
@@ -230,18 +278,18 @@ func (o options) measureLoss(t testing.TB, b *bed, places []place, r *report) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	var others figures
+	var others load.Figures
 	var group sync.WaitGroup
 	group.Go(func() {
-		others = load{connections: callsOf(rest), models: kept, clients: o.clients, rate: 200, duration: time.Hour, payload: o.payload,
-			checked: true, patience: 30 * time.Second}.run(ctx)
+		others = calls{connections: callsOf(rest), models: kept, payload: o.payload, checked: true, patience: 30 * time.Second}.
+			run(ctx, load.Load{Clients: o.clients, Rate: 200, Duration: time.Hour})
 	})
 	settled(t, time.Second)
 	victim.mesh.Kill()
 	victim.runtime.Kill()
 	began := time.Now()
 	took := make([]time.Duration, len(lost))
-	var refused tally
+	var refused load.Tally
 	each(t, len(lost), func(ctx context.Context, i int) error {
 		for {
 			limited, cancel := context.WithTimeout(ctx, 30*time.Second)
@@ -251,7 +299,7 @@ func (o options) measureLoss(t testing.TB, b *bed, places []place, r *report) {
 			if err == nil {
 				return nil
 			}
-			refused.add(0, err)
+			refused.Add(0, err)
 			if took[i] > 5*time.Minute {
 				return fmt.Errorf("%s has not answered for %v: %w", lost[i], took[i], err)
 			}
@@ -261,7 +309,8 @@ func (o options) measureLoss(t testing.TB, b *bed, places []place, r *report) {
 	cancel()
 	group.Wait()
 	r.Loss.Models = len(lost)
-	r.Loss.P50, _, r.Loss.Max = quantiles(took)
-	r.Loss.Refused, r.Loss.FirstRefused = refused.figures(time.Second).failures(), refused.first
+	r.Loss.P50, _, r.Loss.Max = load.Quantiles(took)
+	failed := refused.Figures(0)
+	r.Loss.Refused, r.Loss.FirstRefused = failed.Failures(), failed.First
 	r.Loss.Others = others
 }

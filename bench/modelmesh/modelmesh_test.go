@@ -9,10 +9,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/modelplane/modelplane/bench/load"
 	"github.com/modelplane/modelplane/internal/modelmesh/wire"
 	"github.com/modelplane/modelplane/internal/testkit"
 	"github.com/modelplane/modelplane/internal/testkit/checkout"
@@ -32,7 +32,7 @@ func TestCounts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := options{models: 300, processes: 3, hot: 60, clients: 2, payload: 100, each: 200 * time.Millisecond, idle: 2 * time.Second, say: t.Logf}
+	o := options{models: 300, processes: 3, hot: 60, clients: 2, payload: 100, each: 200 * time.Millisecond, idle: 2 * time.Second, round: 6 * time.Second, say: t.Logf}
 	r := o.measure(t, self, checkout.Program(t, "modelplane-pod"))
 	for _, broken := range r.counts() {
 		t.Error(broken)
@@ -108,16 +108,16 @@ func TestLoad(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = c[0].Close() }()
-	l := load{connections: c, models: names("there-", 1), clients: 3, rate: 500, duration: 300 * time.Millisecond, payload: 10, checked: true, patience: time.Minute}
-	got := l.run(t.Context())
-	if got.failures() != 0 || int64(got.Requests) != e.answers.Load() || got.Requests != 150 {
-		t.Errorf("it tells of %d answers and %d failures, want 500 per second; the server gave %d", got.Requests, got.failures(), e.answers.Load())
+	asked := calls{connections: c, models: names("there-", 1), payload: 10, checked: true, patience: time.Minute}
+	got := asked.run(t.Context(), load.Load{Clients: 3, Rate: 500, Duration: 300 * time.Millisecond})
+	if got.Failures() != 0 || int64(got.Requests) != e.answers.Load() || got.Requests != 150 {
+		t.Errorf("it tells of %d answers and %d failures, want 500 per second; the server gave %d", got.Requests, got.Failures(), e.answers.Load())
 	}
 	if got.P50 <= 0 || got.P99 < got.P50 || got.Max < got.P99 {
 		t.Errorf("times are %+v", got)
 	}
-	l.models, l.rate, l.duration = names("gone-", 1), 0, 50*time.Millisecond
-	if got = l.run(t.Context()); got.Requests != 0 || got.Failed["NotFound"] == 0 || got.First == "" {
+	asked.models = names("gone-", 1)
+	if got = asked.run(t.Context(), load.Load{Clients: 3, Duration: 50 * time.Millisecond}); got.Requests != 0 || got.Failed["NotFound"] == 0 || got.First == "" {
 		t.Errorf("of models that are not there it tells %+v", got)
 	}
 }
@@ -132,17 +132,6 @@ func TestPromises(t *testing.T) {
 	bad.Loss.Others.Failed = map[string]int{"Unavailable": 1}
 	if got := bad.broken(); len(got) != 5 {
 		t.Errorf("five broken promises are %v", got)
-	}
-}
-
-func TestQuantiles(t *testing.T) {
-	var times []time.Duration
-	for i := range 100 {
-		times = append(times, time.Duration(100-i)*time.Millisecond)
-	}
-	p50, p99, most := quantiles(times)
-	if diff := cmp.Diff([]float64{50, 99, 100}, []float64{p50, p99, most}); diff != "" {
-		t.Error(diff)
 	}
 }
 

@@ -24,6 +24,7 @@ import (
 
 	"github.com/modelplane/modelplane/api/serving/v1alpha1"
 	"github.com/modelplane/modelplane/api/serving/v1beta1"
+	"github.com/modelplane/modelplane/bench/load"
 	"github.com/modelplane/modelplane/charts"
 	"github.com/modelplane/modelplane/internal/chart"
 	"github.com/modelplane/modelplane/internal/chart/charttest"
@@ -277,7 +278,7 @@ func (c *clock) quantiles(since time.Time) (p50, p99 float64) {
 			took = append(took, c.loaded[name].Sub(asked))
 		}
 	}
-	p50, p99, _ = quantiles(took)
+	p50, p99, _ = load.Quantiles(took)
 	return p50, p99
 }
 

@@ -3,12 +3,11 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
 	"slices"
+
+	"github.com/modelplane/modelplane/bench/load"
 )
 
 // report is what was measured of our mesh.
@@ -27,10 +26,10 @@ type report struct {
 
 // routing is the same calls directly and through the mesh, in turns.
 type routing struct {
-	Direct   figures `json:"direct"`
-	Mesh     figures `json:"mesh"`
-	AddedP50 float64 `json:"addedP50Milliseconds"`
-	AddedP99 float64 `json:"addedP99Milliseconds"`
+	Direct   load.Figures `json:"direct"`
+	Mesh     load.Figures `json:"mesh"`
+	AddedP50 float64      `json:"addedP50Milliseconds"`
+	AddedP99 float64      `json:"addedP99Milliseconds"`
 }
 
 // loss is what happened after a process was killed, in milliseconds from then.
@@ -42,7 +41,7 @@ type loss struct {
 	Refused      int    `json:"refused"`
 	FirstRefused string `json:"firstRefused,omitempty"`
 	// Others are calls of models that were not lost, through processes that were not killed.
-	Others figures `json:"others"`
+	Others load.Figures `json:"others"`
 }
 
 // The promises.
@@ -65,7 +64,7 @@ func (r *report) counts() []string {
 	if minutes := r.IdleSeconds / 60; float64(r.IdleWrites) > max(1, minutes)*mostIdleWrites*float64(r.Processes) {
 		out = append(out, fmt.Sprintf("%d writes to etcd in %.0f idle seconds, at most %d per process and minute are promised", r.IdleWrites, r.IdleSeconds, mostIdleWrites))
 	}
-	if n := r.Loss.Others.failures(); n > 0 {
+	if n := r.Loss.Others.Failures(); n > 0 {
 		out = append(out, fmt.Sprintf("%d calls failed that a healthy copy could have answered, the first with: %s", n, r.Loss.Others.First))
 	}
 	return out
@@ -88,7 +87,7 @@ func (r *report) show(w io.Writer) {
 	fmt.Fprintf(w, "%-29s %10s %10s %10s %10s\n", "", "calls", "p50 ms", "p99 ms", "max ms")
 	for _, row := range []struct {
 		name string
-		f    figures
+		f    load.Figures
 	}{
 		{"directly", r.Beside.Direct}, {"through the mesh beside it", r.Beside.Mesh},
 		{"directly", r.Forwarded.Direct}, {"through another process", r.Forwarded.Mesh},
@@ -99,16 +98,5 @@ func (r *report) show(w io.Writer) {
 	fmt.Fprintf(w, "added when forwarded          p50 %.3f ms, p99 %.3f ms\n", r.Forwarded.AddedP50, r.Forwarded.AddedP99)
 	fmt.Fprintf(w, "after a kill                  %d models answer elsewhere after p50 %.0f ms, at most %.0f ms; %d calls of them failed until then\n",
 		r.Loss.Models, r.Loss.P50, r.Loss.Max, r.Loss.Refused)
-	fmt.Fprintf(w, "other models meanwhile        %d calls, %d failed, p99 %.2f ms\n", r.Loss.Others.Requests, r.Loss.Others.failures(), r.Loss.Others.P99)
-}
-
-func save(what any, path string) error {
-	text, err := json.MarshalIndent(what, "", "  ")
-	if err != nil {
-		return err
-	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return err
-	}
-	return os.WriteFile(path, append(text, '\n'), 0o644)
+	fmt.Fprintf(w, "other models meanwhile        %d calls, %d failed, p99 %.2f ms\n", r.Loss.Others.Requests, r.Loss.Others.Failures(), r.Loss.Others.P99)
 }

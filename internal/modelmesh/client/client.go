@@ -135,7 +135,7 @@ func (c *Client) Executor(source model.Source) engine.Executor {
 		if !ok {
 			return nil, fmt.Errorf("the call %s has no question", call.Name)
 		}
-		if q.Mesh.Etcd != nil {
+		if q.Mesh.Etcd != nil && !q.Mesh.Alone {
 			c.watch.follow(q.Mesh.Etcd)
 		}
 		switch call.Name {

@@ -25,7 +25,7 @@ import (
 	"github.com/modelplane/modelplane/internal/testkit/etcd"
 )
 
-const patience = 30 * time.Second
+const patience = 2 * time.Minute
 
 // bench is a client, an etcd and the meshes of two namespaces.
 type bench struct {

@@ -33,6 +33,8 @@ type Mesh struct {
 	TLS *TLS
 	// Etcd is where its records are; nil where that is not known.
 	Etcd *Etcd
+	// Alone says that they are in an etcd of the namespace. Nobody watches these, so the mesh is asked now and then.
+	Alone bool
 }
 
 // Pods tells one set of pods from another.

@@ -66,6 +66,11 @@ func (a api) RegisterModel(ctx context.Context, r *wire.RegisterModelRequest) (*
 		return nil, err
 	}
 	lastUsed := a.lastUsed(r.LastUsedTime, r.LoadNow)
+	if _, known := a.models.Get(r.ModelId); known { // somebody else may have removed it a moment ago
+		if _, _, err := a.models.Refresh(ctx, r.ModelId); err != nil {
+			return nil, unwritten(err)
+		}
+	}
 	_, err := a.models.Update(ctx, r.ModelId, func(now *store.Model) (*store.Model, bool, error) {
 		if now == nil {
 			next := store.NewModel(info.Type, info.Path, info.Key)

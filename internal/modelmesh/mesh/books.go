@@ -25,6 +25,7 @@ type books struct {
 type note struct {
 	failure *store.Failure
 	used    int64 // when the model was last asked for, in milliseconds; 0 when that is nothing new
+	killed  int64 // when the runtime ended that loaded it, in milliseconds; 0 when it did not
 	pause   time.Duration
 }
 
@@ -87,7 +88,7 @@ func (b *books) add(id string, n *note) {
 		if n.failure != nil {
 			known.failure = n.failure
 		}
-		known.used = max(known.used, n.used)
+		known.used, known.killed = max(known.used, n.used), max(known.killed, n.killed)
 		return
 	}
 	b.dirty[id] = n
@@ -138,7 +139,23 @@ func (b *books) settle(ctx context.Context, id string) {
 		delete(b.dirty, id)
 	}
 	b.mu.Unlock()
-	b.write(ctx, id, n)
+	if b.write(ctx, id, n); ctx.Err() != nil { // whoever waited does so no longer, and may not have heard whether it is written
+		b.add(id, n)
+	}
+}
+
+// killed writes down that the runtime ended while it loaded a model, and returns the record; nil when etcd does not answer in
+// time, and it is written later.
+func (b *books) killed(ctx context.Context, id string) *store.Model {
+	n := &note{killed: b.mesh.now().UnixMilli()}
+	asked, cancel := context.WithTimeout(ctx, claimTimeout)
+	defer cancel()
+	record, err := b.mesh.models.Update(asked, id, func(now *store.Model) (*store.Model, bool, error) { return b.next(id, now, n) })
+	if err != nil {
+		b.add(id, n)
+		return nil
+	}
+	return record
 }
 
 // write brings the record of a model up to what is here. What fails is tried again later.
@@ -168,11 +185,17 @@ func (b *books) next(id string, now *store.Model, n *note) (*store.Model, bool, 
 	self := b.mesh.set.Instance
 	written, there := now.Copy(self)
 	next, write := now.Clone(), false
-	if e != nil && e.live() && !b.mesh.parted.Load() {
-		_, loaded := e.is()
+	var loaded int64
+	if e != nil {
+		_, loaded = e.is()
+	}
+	if e != nil && e.live() && !b.mesh.parted.Load() && (n.killed == 0 || loaded != 0) {
 		if want := (store.Copy{Instance: self, Began: e.began, Loaded: loaded}); want != written {
 			next.SetCopy(want)
 			write = true
+		}
+		if write && loaded != 0 { // whatever ended runtimes, it was not this model, or it is cured
+			next.Acquit()
 		}
 		if weight := b.mesh.cache().weightOf(e); loaded != 0 && now.Size != weight {
 			next.Size, write = weight, true
@@ -187,6 +210,9 @@ func (b *books) next(id string, now *store.Model, n *note) (*store.Model, bool, 
 	if n.failure != nil {
 		next.SetFailure(*n.failure)
 		write = true
+	}
+	if n.killed != 0 {
+		write = next.Killed(self, n.killed) || write
 	}
 	if n.used > next.LastUsed {
 		next.LastUsed, write = n.used, true

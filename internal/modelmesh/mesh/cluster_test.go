@@ -122,6 +122,9 @@ func (r *runtimeServer) LoadModel(ctx context.Context, q *wire.LoadModelRequest)
 	switch kind {
 	case "broken":
 		return nil, status.Error(codes.FailedPrecondition, "the file has no model")
+	case "deadly":
+		<-time.After(100 * time.Millisecond) // others are loaded beside it
+		os.Exit(137)
 	case "slow":
 		d, _ := time.ParseDuration(value)
 		select {
@@ -296,6 +299,110 @@ func (e *etcdServer) stop() {
 	_ = os.RemoveAll(e.dir)
 }
 
+// line is between an instance and etcd. It can be slow, or cut.
+type line struct {
+	to    string
+	port  int
+	mu    sync.Mutex
+	late  time.Duration // how much later etcd's words arrive
+	cut   bool
+	conns map[net.Conn]bool
+}
+
+func newLine(t testing.TB, to int) *line {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := &line{to: fmt.Sprintf("127.0.0.1:%d", to), port: listener.Addr().(*net.TCPAddr).Port, conns: map[net.Conn]bool{}}
+	t.Cleanup(func() {
+		_ = listener.Close()
+		l.set(0, true)
+	})
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			go l.carry(conn)
+		}
+	}()
+	return l
+}
+
+// set changes how the line is. What is cut loses its connections and gets none.
+func (l *line) set(late time.Duration, cut bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.late, l.cut = late, cut; cut {
+		for conn := range l.conns {
+			_ = conn.Close()
+		}
+	}
+}
+
+// env is what leads an instance over the line.
+func (l *line) env() string { return fmt.Sprintf("KV_STORE=etcd:http://127.0.0.1:%d", l.port) }
+
+func (l *line) keep(conn net.Conn) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.cut {
+		return false
+	}
+	l.conns[conn] = true
+	return true
+}
+
+func (l *line) carry(in net.Conn) {
+	defer func() { _ = in.Close() }()
+	out, err := net.Dial("tcp", l.to)
+	if err != nil {
+		return
+	}
+	defer func() { _ = out.Close() }()
+	if !l.keep(in) || !l.keep(out) {
+		return
+	}
+	defer func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		delete(l.conns, in)
+		delete(l.conns, out)
+	}()
+	go func() {
+		_, _ = io.Copy(out, in)
+		_ = out.Close()
+	}()
+	type piece struct {
+		data []byte
+		at   time.Time
+	}
+	pieces := make(chan piece, 10_000)
+	go func() {
+		defer close(pieces)
+		for {
+			data := make([]byte, 32<<10)
+			n, err := out.Read(data)
+			if err != nil {
+				return
+			}
+			l.mu.Lock()
+			late := l.late
+			l.mu.Unlock()
+			pieces <- piece{data[:n], time.Now().Add(late)}
+		}
+	}()
+	for p := range pieces {
+		<-time.After(time.Until(p.at))
+		if _, err := in.Write(p.data); err != nil {
+			_ = out.Close()
+		}
+	}
+}
+
 // cluster is a mesh of several processes, each with a runtime.
 type cluster struct {
 	t       testing.TB
@@ -384,6 +491,25 @@ func (c *cluster) pod(name string, env ...string) *pod {
 
 func (p *pod) startRuntime() {
 	p.runtime = launch(p.t, p.name+" runtime", os.Args[0], nil, append(slices.Clone(p.env), as+"=runtime", fmt.Sprintf("PORT=%d", p.runtimePort), "NAME="+p.name))
+}
+
+// restarts has the runtime started again whenever it ends by itself, as the kubelet would. The first end of what it returns
+// tells how often that was.
+func (p *pod) restarts() (end func() int) {
+	stop, done, times := make(chan struct{}), make(chan struct{}), 0
+	go func() {
+		defer close(done)
+		for {
+			select {
+			case <-stop:
+				return
+			case <-p.runtime.done:
+				times++
+				p.startRuntime()
+			}
+		}
+	}()
+	return sync.OnceValue(func() int { close(stop); <-done; return times })
 }
 
 func (p *pod) startMesh() { p.mesh = launch(p.t, p.name, os.Args[0], nil, p.env) }

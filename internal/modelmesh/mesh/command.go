@@ -16,6 +16,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/experimental"
 	"google.golang.org/grpc/keepalive"
 
 	"github.com/modelplane/modelplane/internal/modelmesh/wire"
@@ -115,6 +116,7 @@ func Run(ctx context.Context, set Settings, log *slog.Logger, level *slog.LevelV
 		return err
 	}
 	m.memory.begin()
+	keepTo(containerMemory())
 	life, end := context.WithCancel(context.Background())
 	m.life = life
 	defer m.close(end)
@@ -174,13 +176,19 @@ func (m *Mesh) close(end context.CancelFunc) {
 	_ = m.store.Close()
 }
 
-const grpcDrain = 15 * time.Second
+const (
+	grpcDrain = 15 * time.Second
+	// lateCalls is how long after the start of its end an instance is answered for at least: so long may pass until all who call it
+	// have seen that its address is not the Service's any more.
+	lateCalls = 10 * time.Second
+)
 
 // serve is the life of an instance: it starts, answers, and hands over when it is asked to stop.
 func (m *Mesh) serve(ctx context.Context) error {
+	defer close(m.ended)
 	if err := m.start(ctx); err != nil {
 		if ctx.Err() != nil {
-			return nil //nolint:nilerr // whoever was asked to stop while it started has nothing to hand over
+			return nil // whoever was asked to stop while it started has nothing to hand over
 		}
 		return err
 	}
@@ -212,8 +220,10 @@ func (m *Mesh) serve(ctx context.Context) error {
 	case err := <-failed:
 		return errors.Join(errors.New("a server has ended"), err)
 	}
-	m.drain(max(2*time.Second, m.set.ShutdownTimeout-5*time.Second))
+	began, budget := time.Now(), max(2*time.Second, m.set.ShutdownTimeout-5*time.Second)
+	m.drain(budget)
 	<-ctx.Done() // the hook before the end is over, and the signal follows
+	wait(m.life, min(lateCalls, budget)-time.Since(began))
 	m.part(external, internal)
 	return nil
 }
@@ -240,7 +250,7 @@ func (m *Mesh) part(external, internal *grpc.Server) {
 func (m *Mesh) servers() (external, internal *grpc.Server) {
 	options := []grpc.ServerOption{
 		grpc.ForceServerCodecV2(newRawCodec()), grpc.MaxRecvMsgSize(m.set.MaxMessage), grpc.MaxSendMsgSize(m.set.MaxMessage),
-		grpc.WaitForHandlers(true),
+		grpc.WaitForHandlers(true), experimental.BufferPool(m.ledger), grpc.InTapHandle(m.ledger.admit),
 	}
 	outside := append([]grpc.ServerOption{
 		grpc.Creds(m.tls.server()), grpc.UnknownServiceHandler(m.handle),

@@ -33,6 +33,7 @@ type entry struct {
 	began              int64 // when it was wished for, in milliseconds
 	want               wishes
 	queuedAt           time.Time
+	suspect            bool // a runtime ended while it loaded the model; set before it is queued
 
 	used  atomic.Int64 // milliseconds
 	calls atomic.Int64
@@ -179,6 +180,17 @@ func (e *entry) end(as state, err error) (before state) {
 		e.cancel()
 	}
 	return before
+}
+
+// interrupt ends the call by which the entry is loaded; false when there is none.
+func (e *entry) interrupt() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.state != loading && e.state != sizing {
+		return false
+	}
+	e.cancel()
+	return true
 }
 
 // serving marks the entry as loaded.

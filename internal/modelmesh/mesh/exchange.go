@@ -12,6 +12,7 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
 )
 
 // mostReplay bounds what is kept of a stream, besides its first message, so that it can be sent to another instance.
@@ -24,6 +25,9 @@ type exchange struct {
 	method string      // with the slash that it begins with
 	header metadata.MD // what is passed on
 	began  time.Time
+	ledger *ledger
+	ctx    context.Context //nolint:containedctx // that of the call, which ends as well when it is turned away
+	end    context.CancelCauseFunc
 
 	reading sync.Mutex // held by whoever waits for the client
 
@@ -39,12 +43,15 @@ type exchange struct {
 	sent     int
 }
 
-func newExchange(in grpc.ServerStream, method string, header metadata.MD) *exchange {
-	return &exchange{in: in, method: method, header: header, began: time.Now()}
+func newExchange(in grpc.ServerStream, method string, header metadata.MD, l *ledger) *exchange {
+	x := &exchange{in: in, method: method, header: header, began: time.Now(), ledger: l}
+	x.ctx, x.end = context.WithCancelCause(in.Context())
+	return x
 }
 
 // close lets go of all that is kept. What is still read from the client afterwards is dropped.
 func (x *exchange) close() {
+	x.end(nil)
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.closed = true
@@ -56,9 +63,23 @@ func (x *exchange) close() {
 	x.frames = nil
 }
 
-// first is the first message, nil if the client sent none.
+// first is the first message, nil if the client sent none. Whoever is turned away meanwhile need not wait for the rest of it.
 func (x *exchange) first() (*frame, error) {
-	f, err := x.next(0)
+	var f *frame
+	var err error
+	done := make(chan struct{})
+	go func() {
+		f, err = x.next(0)
+		close(done)
+	}()
+	select {
+	case <-done:
+	case <-x.ctx.Done():
+		if wasTurnedAway(x.ctx) {
+			return nil, errFull
+		}
+		return nil, status.FromContextError(x.ctx.Err()).Err()
+	}
 	if errors.Is(err, io.EOF) {
 		return nil, nil
 	}
@@ -77,8 +98,7 @@ func (x *exchange) next(number int) (*frame, error) {
 	if f, err, known := x.known(number); known {
 		return f, err
 	}
-	f := &frame{}
-	err := x.in.RecvMsg(f)
+	f, err := x.receive(number)
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if err != nil {
@@ -95,6 +115,22 @@ func (x *exchange) next(number int) (*frame, error) {
 	x.received += f.data.Len()
 	x.frames = append(x.frames, f)
 	return f, nil
+}
+
+// receive waits for the client. The first message comes right behind its call, so whoever waits for it is receiving it.
+func (x *exchange) receive(number int) (*frame, error) {
+	f := &frame{}
+	done := func() {}
+	if number == 0 {
+		done = x.ledger.receive(false, x.end)
+	}
+	err := x.in.RecvMsg(f)
+	done()
+	if err == nil && number > 0 && x.ledger.refuses(f) {
+		f.free()
+		return nil, errFull
+	}
+	return f, err //nolint:wrapcheck // the transport's
 }
 
 func (x *exchange) known(number int) (*frame, error, bool) { //nolint:revive // the error is a part of what is known
@@ -148,26 +184,37 @@ type outbound struct {
 // attempt sends the call to a place and passes the answer on. The trailer tells, besides the error, what a peer meant by it;
 // when the call can be moved, nothing of the failed answer has reached the client.
 func (x *exchange) attempt(ctx context.Context, to outbound) (metadata.MD, error) {
-	ctx, cancel := context.WithCancel(metadata.NewOutgoingContext(ctx, to.header))
-	defer cancel()
+	ctx, turnAway := context.WithCancelCause(metadata.NewOutgoingContext(ctx, to.header))
+	defer turnAway(nil)
 	out, err := to.conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, x.method)
 	if err != nil {
 		return nil, err //nolint:wrapcheck // the status of the other side is what the client gets
 	}
-	go x.send(out, to, cancel)
-	for {
+	go x.send(out, to, turnAway)
+	_, _ = out.Header() // comes right before the first message of the answer; whatever is wrong is told by that
+	done := x.ledger.receive(true, turnAway)
+	for number := 0; ; number++ {
 		f := &frame{}
-		if err := out.RecvMsg(f); err != nil {
+		err := out.RecvMsg(f)
+		done()
+		switch {
+		case err != nil && wasTurnedAway(ctx):
+			return nil, errFull
+		case err != nil:
 			return x.finish(out, err)
+		case number > 0 && x.ledger.refuses(f):
+			f.free()
+			return nil, errFull
 		}
 		if err := x.answer(out, f, to); err != nil {
 			return nil, err
 		}
+		done = func() {}
 	}
 }
 
 // send passes on what the client sends, until one side has had enough.
-func (x *exchange) send(out grpc.ClientStream, to outbound, cancel context.CancelFunc) {
+func (x *exchange) send(out grpc.ClientStream, to outbound, cancel context.CancelCauseFunc) {
 	for number := 0; ; number++ {
 		f, err := x.next(number)
 		if errors.Is(err, io.EOF) {
@@ -181,7 +228,7 @@ func (x *exchange) send(out grpc.ClientStream, to outbound, cancel context.Cance
 		case errors.Is(err, io.EOF): // the other side has answered already; whoever receives sees how
 			return
 		case err != nil:
-			cancel()
+			cancel(err)
 			return
 		}
 		x.passed(number)

@@ -107,6 +107,9 @@ func (m *Mesh) failedHere(id string, record *store.Model) error {
 	if f, ok := m.failed.get(id, record); ok && m.now().Sub(f.at) < m.expiry(record) {
 		return f.err
 	}
+	if left := m.stoppedFor(record); left > 0 {
+		return because(outcomeFailed, codes.Internal, "the model "+id+" failed to load: "+killed(record))
+	}
 	for _, f := range m.failures(record) {
 		if f.Instance == m.set.Instance {
 			return because(outcomeFailed, codes.Internal, "the model "+id+" failed to load: "+f.Message)
@@ -140,8 +143,19 @@ func (m *Mesh) wanted(id string, record *store.Model) {
 	}
 }
 
-// failures are those that still count, the newest first.
+// failures are those that still count, the newest first. For a model that is stopped the last runtime that ended is one.
 func (m *Mesh) failures(record *store.Model) []store.Failure {
+	out := m.counting(record)
+	if m.stoppedFor(record) > 0 {
+		out = slices.DeleteFunc(out, func(f store.Failure) bool { return f.Instance == record.KilledIn })
+		out = append(out, store.Failure{Instance: record.KilledIn, At: record.KilledAt, Message: killed(record)})
+	}
+	slices.SortFunc(out, func(a, b store.Failure) int { return int(b.At - a.At) })
+	return out
+}
+
+// counting are the failures in a record that still count.
+func (m *Mesh) counting(record *store.Model) []store.Failure {
 	now, expiry := m.now(), m.expiry(record)
 	var out []store.Failure
 	for _, f := range record.Failures {
@@ -149,8 +163,36 @@ func (m *Mesh) failures(record *store.Model) []store.Failure {
 			out = append(out, f)
 		}
 	}
-	slices.SortFunc(out, func(a, b store.Failure) int { return int(b.At - a.At) })
 	return out
+}
+
+// A model whose runtime ends while it is loaded takes all models of that runtime with it. It gets one more chance, alone, and is
+// stopped then, for longer each time.
+const (
+	maxKills    = 2
+	longestStop = 24 * time.Hour
+)
+
+// stoppedFor is how long a model is not loaded any more because of the runtimes that have ended; 0 when it may be. Where the
+// instance has gone, something was done about it, or its pod was moved: that is as good as any other failure.
+func (m *Mesh) stoppedFor(record *store.Model) time.Duration {
+	if record.Kills < maxKills {
+		return 0
+	}
+	stop := m.expiry(record)
+	if m.exists(record.KilledIn) {
+		stop = m.set.LoadFailureExpiry
+		for range min(record.Kills, 16) {
+			stop = min(2*stop, max(longestStop, m.set.LoadFailureExpiry))
+		}
+	}
+	return max(time.UnixMilli(record.KilledAt).Add(stop).Sub(m.now()), 0)
+}
+
+// killed says it to people.
+func killed(record *store.Model) string {
+	return fmt.Sprintf("%d runtimes ended while they loaded the model, the last one that of %s; it is not loaded again for a while, so that it takes no other models with it. "+
+		"See the log of the runtime's container before its restart: the model may need more memory than the container has, or its files may be broken", record.Kills, record.KilledIn)
 }
 
 // refuseFailed is the error of a model of which some failures, the newest first, still count.
@@ -162,6 +204,9 @@ func (m *Mesh) refuseFailed(record *store.Model, counting []store.Failure, messa
 // tooManyFailures says why a model is not tried again for a while.
 func (m *Mesh) tooManyFailures(id string, record *store.Model) error {
 	counting := m.failures(record)
+	if left := m.stoppedFor(record); left > 0 {
+		return &unavailable{reasonLoadFailed, left, status.Error(codes.Internal, "the model "+id+" failed to load: "+killed(record))}
+	}
 	if len(counting) < maxLoadFailures {
 		return nil
 	}

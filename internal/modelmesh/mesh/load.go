@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -15,6 +16,26 @@ import (
 )
 
 var errRemoved = because(outcomeAbsent, codes.Unavailable, "the model was given up before it was loaded; try again")
+
+// errTried is for a model that may have ended a runtime: it is loaded in one instance at a time until it is known.
+var errTried = because(outcomeAbsent, codes.Unavailable, "the model is being loaded elsewhere, alone because a runtime ended while it loaded it; try again")
+
+// triedElsewhere tells whether another instance is loading a model.
+func (m *Mesh) triedElsewhere(record *store.Model) bool {
+	return slices.ContainsFunc(record.Copies, func(c store.Copy) bool {
+		return c.Instance != m.set.Instance && !m.isLoaded(c) && m.exists(c.Instance)
+	})
+}
+
+// awaitTrial waits a while until another instance has loaded a model or not.
+func (m *Mesh) awaitTrial(ctx context.Context, id string) {
+	const most, pause = 10 * time.Second, 50 * time.Millisecond
+	for deadline := m.now().Add(most); ctx.Err() == nil && m.now().Before(deadline); wait(ctx, pause) {
+		if row, ok := m.models.Get(id); !ok || row.Value.Kills == 0 || !m.triedElsewhere(row.Value) || m.stoppedFor(row.Value) > 0 {
+			return
+		}
+	}
+}
 
 // urgent is how far in the future a load that somebody waits for is dated, so that it comes before all others.
 const urgent = 2 * time.Hour
@@ -50,6 +71,9 @@ func (m *Mesh) loadHere(ctx context.Context, id string, record *store.Model, w w
 		return nil, m.refused(ctx, e, err)
 	}
 	if err := m.claim(ctx, e, w); err != nil {
+		if errors.Is(err, errTried) {
+			m.awaitTrial(ctx, id)
+		}
 		return nil, err
 	}
 	existing, evicted, err := m.cache().add(e, weight, w.lastUsed)
@@ -99,7 +123,7 @@ func (m *Mesh) newEntry(id string, record *store.Model) *entry {
 // mayLoad refuses what this instance should not begin now.
 func (m *Mesh) mayLoad(id, typ string) error {
 	switch {
-	case m.draining.Load():
+	case m.draining.Load() && m.others(typ):
 		return because(outcomeRefused, codes.Unavailable, "this instance is about to end")
 	case !m.runtime.ready.Load():
 		return because(outcomeRuntime, codes.Unavailable, "the runtime of this instance does not answer")
@@ -132,11 +156,20 @@ const claimTimeout = 2 * time.Second
 // claim writes down that the model is about to be loaded here, unless somebody else does the same. Without etcd the load
 // goes ahead: a copy too many is better than none.
 func (m *Mesh) claim(ctx context.Context, e *entry, w wish) error {
+	if m.parted.Load() { // this copy is for one caller, and ends with this instance
+		return nil
+	}
 	asked, cancel := context.WithTimeout(ctx, claimTimeout)
 	defer cancel()
 	_, err := m.models.Update(asked, e.id, func(now *store.Model) (*store.Model, bool, error) {
 		if now == nil {
 			return nil, false, because(outcomeAbsent, codes.NotFound, "the model "+e.id+" is not registered")
+		}
+		if m.stoppedFor(now) > 0 { // the mirror may not have known it yet
+			return now, false, because(outcomeFailed, codes.Internal, "the model "+e.id+" failed to load: "+killed(now))
+		}
+		if e.suspect = now.Kills > 0; e.suspect && m.triedElsewhere(now) {
+			return now, false, errTried
 		}
 		if _, mine := now.Copy(m.set.Instance); mine {
 			return now, false, nil
@@ -151,7 +184,8 @@ func (m *Mesh) claim(ctx context.Context, e *entry, w wish) error {
 	if _, refused := errors.AsType[*outcome](err); refused {
 		return err
 	}
-	if ctx.Err() != nil {
+	if ctx.Err() != nil { // it may have come through
+		m.books.touch(e.id)
 		return status.FromContextError(ctx.Err()).Err()
 	}
 	return nil
@@ -190,11 +224,11 @@ func (m *Mesh) load(ctx context.Context, e *entry) {
 		m.unload(ctx, e)
 		return
 	}
-	began := m.now()
+	began, lost := m.now(), m.runtime.whenLost()
 	size, concurrency, err := m.runtime.load(loadContext, e.id, e.typ, e.path, e.key)
 	took := m.now().Sub(began)
 	if err != nil {
-		m.loadFailed(ctx, e, err, took)
+		m.loadFailed(ctx, e, err, took, lost)
 		return
 	}
 	m.times.Loaded(e.typ, took)
@@ -204,7 +238,37 @@ func (m *Mesh) load(ctx context.Context, e *entry) {
 		size = m.runtime.size(loadContext, e.id)
 		m.metrics.sized(m.now().Sub(started))
 	}
-	m.activate(ctx, e, size, concurrency)
+	if closed(lost) { // what was loaded is gone with the runtime
+		m.runtimeEnded(ctx, e)
+		return
+	}
+	if m.activate(ctx, e, size, concurrency); closed(lost) {
+		m.giveUpLost(e)
+	}
+}
+
+func closed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+// runtimeEnded is for a load whose runtime went away. That is written down before anybody who waits can try it elsewhere: it may
+// be the model that ends runtimes.
+func (m *Mesh) runtimeEnded(ctx context.Context, e *entry) {
+	reason := because(outcomeRuntime, codes.Unavailable, "the runtime of this instance went away while it loaded "+e.id)
+	if e.live() {
+		if record := m.books.killed(ctx, e.id); record != nil && record.Kills >= maxKills {
+			m.log.Error("A model is not loaded any more, because runtimes end while they load it", "model", e.id, "type", e.typ, "runtimes", record.Kills)
+			reason = because(outcomeFailed, codes.Internal, "the model "+e.id+" failed to load: "+killed(record))
+		} else {
+			m.log.Warn("The runtime ended while it loaded a model", "model", e.id, "type", e.typ)
+		}
+	}
+	m.giveUp(e, reason)
 }
 
 // activate lets calls in, and lets others know.
@@ -242,14 +306,11 @@ func (m *Mesh) activate(ctx context.Context, e *entry, size int64, concurrency i
 }
 
 // loadFailed makes a failure known. What the runtime may have begun is undone.
-func (m *Mesh) loadFailed(ctx context.Context, e *entry, err error, took time.Duration) {
+func (m *Mesh) loadFailed(ctx context.Context, e *entry, err error, took time.Duration, lost <-chan struct{}) {
 	m.metrics.loadFailure()
 	code := status.Code(err)
-	if code == codes.Unavailable {
-		m.runtime.suspect()
-	}
-	if !m.runtime.ready.Load() {
-		m.giveUp(e, because(outcomeRuntime, codes.Unavailable, "the runtime of this instance went away while it loaded "+e.id))
+	if m.runtime.endedWith(code, lost) {
+		m.runtimeEnded(ctx, e)
 		return
 	}
 	message := status.Convert(err).Message()
@@ -333,6 +394,7 @@ func (m *Mesh) freed(e *entry, lost bool) {
 	for _, old := range m.cache().unloaded(e, lost) {
 		m.leave(old, true)
 	}
+	m.mover.room()
 	m.publishSoon()
 }
 

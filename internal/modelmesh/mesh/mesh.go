@@ -60,6 +60,7 @@ type Mesh struct {
 
 	metrics  *metrics
 	memory   collecting
+	ledger   *ledger
 	payloads *payloads
 	failfast *failfast
 	tls      *certificates
@@ -71,6 +72,7 @@ type Mesh struct {
 	draining  atomic.Bool
 	parted    atomic.Bool // others are told that nothing is here any more
 	drained   chan struct{}
+	ended     chan struct{} // no call is answered any more
 	stopAsked chan struct{}
 	stopOnce  sync.Once
 	ready     atomic.Bool
@@ -103,10 +105,11 @@ func (m *Mesh) background(work func(context.Context)) {
 func New(set Settings, log *slog.Logger, level *slog.LevelVar) (*Mesh, error) {
 	m := &Mesh{
 		set: &set, log: log, level: level, baseLevel: level.Level(), now: time.Now, pool: newPool(), times: track.NewLoadTimes(0),
-		drained: make(chan struct{}), stopAsked: make(chan struct{}), publishWake: make(chan struct{}, 1),
+		drained: make(chan struct{}), ended: make(chan struct{}), stopAsked: make(chan struct{}), publishWake: make(chan struct{}, 1),
 		checks: make(chan struct{}, checksAtOnce),
 	}
 	m.started = m.now()
+	m.ledger = newLedger(messageMemory(set.MessageMemory, containerMemory(), set.MaxMessage))
 	m.logEach.Store(set.LogEachInvoke)
 	m.sendDestination.Store(set.SendDestination)
 	m.scaleUpRPM.Store(set.ScaleUpRPM)
@@ -123,13 +126,13 @@ func New(set Settings, log *slog.Logger, level *slog.LevelVar) (*Mesh, error) {
 	if m.tls, err = loadCertificates(set.TLS, log); err != nil {
 		return nil, err
 	}
-	if m.runtime, err = newRuntimeClient(m.set, log); err != nil {
+	if m.runtime, err = newRuntimeClient(m.set, log, m.ledger); err != nil {
 		return nil, err
 	}
 	if err := m.readFiles(); err != nil {
 		return nil, err
 	}
-	m.peers = newPeers(set.Instance, m.tls.peerClient(), set.MaxMessage)
+	m.peers = newPeers(set.Instance, m.tls.peerClient(), set.MaxMessage, m.ledger)
 	if m.store, err = store.Open(set.Store, store.Options{Prefix: set.StorePrefix, Service: set.Service, ReadOnly: set.ReadOnly, Log: log}); err != nil {
 		return nil, err
 	}
@@ -139,7 +142,7 @@ func New(set Settings, log *slog.Logger, level *slog.LevelVar) (*Mesh, error) {
 
 func (m *Mesh) tables() {
 	m.models = store.NewTable(m.store, store.Registry, store.ModelCodec, m.modelChanged)
-	m.vmodels = store.NewTable(m.store, store.VModels, store.VModelCodec, m.mover.vmodelChanged)
+	m.vmodels = store.NewTable(m.store, store.VModels, store.VModelCodec, m.vmodelChanged)
 	m.instances = store.NewTable(m.store, store.Instances, store.InstanceCodec, m.instanceChanged)
 	m.settings = store.NewTable(m.store, store.Settings, store.TextCodec, m.settingChanged)
 	m.session = store.NewSession(m.store, m.set.Periods.Lease)
@@ -150,6 +153,7 @@ func (m *Mesh) tables() {
 func (m *Mesh) modelChanged(id string, before, after *store.Model) {
 	m.failedHereChanged(id, before, after)
 	if after == nil {
+		m.metrics.forget("modelId", id)
 		if e := m.cache().get(id); e != nil {
 			m.background(func(context.Context) { m.leave(e, false) })
 		}
@@ -166,9 +170,20 @@ func (m *Mesh) instanceChanged(id string, before, after *store.Instance) {
 		return
 	}
 	m.peers.changed(id, after)
-	if before == nil && after != nil {
+	switch {
+	case after == nil:
+	case before == nil:
 		m.mover.all()
+	case after.Capacity-after.Used > before.Capacity-before.Used:
+		m.mover.room()
 	}
+}
+
+func (m *Mesh) vmodelChanged(id string, before, after *store.VModel) {
+	if after == nil {
+		m.metrics.forget("vModelId", id)
+	}
+	m.mover.vmodelChanged(id, before, after)
 }
 
 // settingChanged follows the settings that can be changed while the mesh runs. One that is removed, or that cannot be
@@ -298,7 +313,7 @@ func (m *Mesh) checkAlone(ctx context.Context) error {
 	if !exists || row.Value.Address == "" || row.Value.Address == m.address() {
 		return nil
 	}
-	other := newPeers("", m.tls.peerClient(), m.set.MaxMessage)
+	other := newPeers("", m.tls.peerClient(), m.set.MaxMessage, m.ledger)
 	defer other.close()
 	other.changed(m.set.Instance, row.Value)
 	asked, cancel := context.WithTimeout(ctx, 5*time.Second)
@@ -353,8 +368,12 @@ func (m *Mesh) guardRuntime(ctx context.Context) {
 	}
 }
 
-// giveUpLost ends an entry whose runtime has gone, whatever its state.
+// giveUpLost ends an entry whose runtime has gone, whatever its state. Whoever loads it ends it himself, because he writes down
+// first what the runtime did when it went.
 func (m *Mesh) giveUpLost(e *entry) {
+	if e.interrupt() {
+		return
+	}
 	m.cache().take(e)
 	before := e.end(removed, because(outcomeRuntime, codes.Unavailable, "the runtime of this instance went away"))
 	m.books.touch(e.id)

@@ -21,6 +21,7 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
@@ -299,7 +300,8 @@ func TestVModels(t *testing.T) {
 	}
 	eventually(t, "the transition fails", func() error {
 		info, err := b.api().GetVModelStatus(within(t, patience), &wire.GetVModelStatusRequest{VModelId: "name", Owner: "ksp"})
-		if err == nil && info.Status != wire.VModelStatusInfo_TRANSITION_FAILED {
+		if err == nil && (info.Status != wire.VModelStatusInfo_TRANSITION_FAILED || info.ActiveModelId != "v2" ||
+			!slices.ContainsFunc(info.GetTargetModelStatus().GetErrors(), func(e string) bool { return strings.Contains(e, "the file has no model") })) {
 			err = fmt.Errorf("%v", info)
 		}
 		return err
@@ -308,6 +310,111 @@ func TestVModels(t *testing.T) {
 		t.Error(err)
 	}
 	refusals(t, a, set)
+}
+
+// TestVModelAnew: whoever is told that a name is set can rely on it, although the instance that he asks has not heard yet that
+// somebody removed it; whose it was and what it led to are of the past then.
+func TestVModelAnew(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, false)
+	a := c.start("pod-a")[0]
+	l := newLine(t, c.etcd.client)
+	b := c.pod("pod-b", l.env())
+	c.ready(b)
+	set := func(p *pod, owner, path string) error {
+		_, err := p.api().SetVModel(within(t, patience), &wire.SetVModelRequest{
+			VModelId: "name", TargetModelId: "v1", ModelInfo: &wire.ModelInfo{Type: "mt:test", Path: path}, AutoDeleteTargetModel: true, LoadNow: true, Owner: owner,
+		})
+		return err
+	}
+	for turn, next := range []struct{ owner, path string }{{"ksp", "one"}, {"ksp", "one"}, {"isvc", "one"}, {"isvc", "two"}} {
+		before := next
+		if turn > 0 {
+			before = struct{ owner, path string }{"ksp", "one"}
+		}
+		if err := set(a, before.owner, before.path); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "both know the name", func() error {
+			_, model, _, err := b.call(within(t, patience), "hello", "mm-vmodel-id", "name")
+			if err == nil && model != "v1" {
+				err = fmt.Errorf("%s answers", model)
+			}
+			return err
+		})
+		l.set(time.Second, false)
+		if _, err := a.api().DeleteVModel(within(t, patience), &wire.DeleteVModelRequest{VModelId: "name"}); err != nil {
+			t.Fatal(err)
+		}
+		if err := set(b, next.owner, next.path); err != nil {
+			t.Errorf("%v: %v", next, err)
+		}
+		l.set(0, false)
+		eventually(t, "the name answers", func() error {
+			_, _, _, err := a.call(within(t, patience), "hello", "mm-vmodel-id", "name")
+			return err
+		})
+		info, err := a.api().GetVModelStatus(within(t, patience), &wire.GetVModelStatusRequest{VModelId: "name"})
+		if err != nil || info.Owner != next.owner {
+			t.Errorf("%v: it is %v, %v", next, info, err)
+		}
+		if _, err := a.api().DeleteVModel(within(t, patience), &wire.DeleteVModelRequest{VModelId: "name"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestTargetWaitsForRoom: a target for which there is no room has not failed; it takes over when there is room, however long that
+// takes and whoever makes it.
+func TestTargetWaitsForRoom(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, false, "MM_RATE_PERIOD=300ms")
+	a := c.start("pod-a")[0]
+	set := func(target string) {
+		if _, err := a.api().SetVModel(within(t, patience), &wire.SetVModelRequest{
+			VModelId: "name", TargetModelId: target, ModelInfo: &wire.ModelInfo{Type: "mt:test", Key: `{"pinned":true}`}, AutoDeleteTargetModel: true, LoadNow: true,
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	status := func() *wire.VModelStatusInfo {
+		info, err := a.api().GetVModelStatus(within(t, patience), &wire.GetVModelStatusRequest{VModelId: "name"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return info
+	}
+	set("before")
+	eventually(t, "the first model answers", func() error {
+		_, _, _, err := a.call(within(t, patience), "hello", "mm-vmodel-id", "name")
+		return err
+	})
+	var pinned []string
+	for i := range 12 {
+		id := fmt.Sprintf("m%d", i)
+		if a.register(id, "", `{"pinned":true}`, true, true).Status == wire.ModelStatusInfo_LOADED {
+			pinned = append(pinned, id)
+		}
+	}
+	set("after")
+	eventually(t, "the target is told to wait", func() error {
+		if !strings.Contains(a.mesh.log.String(), "waits for room") {
+			return errors.New("it is not")
+		}
+		return nil
+	})
+	if info := status(); info.Status != wire.VModelStatusInfo_TRANSITIONING || info.ActiveModelId != "before" {
+		t.Errorf("it is %v", info)
+	}
+	if _, err := a.api().UnregisterModel(within(t, patience), &wire.UnregisterModelRequest{ModelId: pinned[0]}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the target takes over", func() error {
+		if info := status(); info.Status != wire.VModelStatusInfo_DEFINED || info.ActiveModelId != "after" {
+			return fmt.Errorf("it is %v", info)
+		}
+		return nil
+	})
 }
 
 // refusals are the rules of names.
@@ -365,13 +472,16 @@ func TestCopies(t *testing.T) {
 	calls.end(t)
 	follows(t, a)
 	for i := range 40 { // memory gets short
-		id := fmt.Sprintf("m%d", i)
-		a.register(id, "", "", true, false)
+		a.register(fmt.Sprintf("m%d", i), "", "", false, false)
 	}
-	for i := range 30 {
-		a.mustCall(fmt.Sprintf("m%d", i))
-	}
-	eventually(t, "copies that nobody needs go", copies("busy", func(n int) bool { return n <= 1 }))
+	next, gone := 0, copies("busy", func(n int) bool { return n <= 1 })
+	eventually(t, "copies that nobody needs go", func() error { // whatever fills memory must not look as if it were of long ago
+		for range 10 {
+			next++
+			a.mustCall(fmt.Sprintf("m%d", next%40))
+		}
+		return gone()
+	})
 }
 
 // follows: the next model of a name gets as many copies as the one that it replaces.
@@ -437,6 +547,70 @@ func TestRuntimeKilled(t *testing.T) {
 		return err
 	})
 	other.startRuntime()
+}
+
+// TestDeadlyModel: a model that ends each runtime which loads it is stopped at the second one, whoever asks for it, and says why;
+// models that were being loaded beside it are loaded.
+func TestDeadlyModel(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, false, "MM_REAPER_PERIOD=300ms", "MM_RATE_PERIOD=300ms")
+	pods := c.start("pod-a", "pod-b", "pod-d")
+	var ends []func() int
+	for _, p := range pods {
+		end := p.restarts()
+		ends = append(ends, end)
+		t.Cleanup(func() { end() })
+	}
+	var healthy []string
+	for i := range 6 {
+		id := fmt.Sprintf("m%d", i)
+		pods[0].register(id, "slow:300ms", "", true, false)
+		healthy = append(healthy, id)
+	}
+	if _, err := pods[0].api().SetVModel(within(t, patience), &wire.SetVModelRequest{
+		VModelId: "name", TargetModelId: "deadly", ModelInfo: &wire.ModelInfo{Type: "mt:test", Path: "deadly:"}, LoadNow: true,
+	}); err != nil {
+		t.Fatal(err)
+	}
+	const words = "2 runtimes ended while they loaded the model"
+	eventually(t, "callers are told why", func() error {
+		var all sync.WaitGroup
+		errs := make([]error, 6)
+		for i := range errs {
+			all.Go(func() {
+				_, _, _, errs[i] = pods[i%len(pods)].call(within(t, patience), "hello", "mm-vmodel-id", "name")
+			})
+		}
+		all.Wait()
+		for _, err := range errs {
+			if status.Code(err) != codes.Internal || !strings.Contains(err.Error(), words) {
+				return fmt.Errorf("the error is %w", err)
+			}
+		}
+		return nil
+	})
+	for _, p := range pods {
+		for _, id := range healthy {
+			p.mustCall(id)
+		}
+	}
+	info, err := pods[1].api().GetVModelStatus(within(t, patience), &wire.GetVModelStatusRequest{VModelId: "name"})
+	if s := info.GetActiveModelStatus(); err != nil || s.GetStatus() != wire.ModelStatusInfo_LOADING_FAILED || len(s.GetErrors()) != 1 || !strings.Contains(s.GetErrors()[0], words) {
+		t.Errorf("its status is %v, %v", info, err)
+	}
+	for range 3 { // rounds of whoever fills memory
+		pods[2].register("round", "", "", true, true)
+		if _, _, _, err := pods[2].call(within(t, patience), "hello", "mm-vmodel-id", "name"); status.Code(err) != codes.Internal {
+			t.Errorf("the error is %v", err)
+		}
+	}
+	total := 0
+	for _, end := range ends {
+		total += end()
+	}
+	if total != 2 {
+		t.Errorf("%d runtimes ended, not 2", total)
+	}
 }
 
 // TestMeshKilled: with copies elsewhere, nobody notices that a process was killed; without, models are loaded again.
@@ -506,6 +680,92 @@ func TestEtcdAway(t *testing.T) {
 	})
 }
 
+// TestPartitioned: the instance that leads is cut off from etcd until its lease is lost and longer. Calls go on everywhere,
+// through it and to it; it leads no more the moment it has lost the lease, somebody else does, and when it is back it is one
+// of all again and no model is lost.
+func TestPartitioned(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, false, "MM_REAPER_PERIOD=500ms", "MM_JANITOR_PERIOD=500ms")
+	cut, port := newLine(t, c.etcd.client), freePort(t)
+	a := c.pod("pod-a", cut.env(), metricsAt(port))
+	c.ready(a)
+	leads := func() error {
+		if metric(t, port, "modelmesh_models_managed_total") == "" {
+			return errors.New("it does not")
+		}
+		return nil
+	}
+	eventually(t, "the first leads", leads)
+	pods := append([]*pod{a}, c.start("pod-b", "pod-d")...)
+	var models []string
+	for i := range 9 {
+		id := fmt.Sprintf("m%d", i)
+		pods[i%3].register(id, "", "", true, true)
+		models = append(models, id)
+	}
+	held := a.record()
+	calls := load(t, 6, models, func() []*pod { return pods })
+	calls.more(t, 200)
+	cut.set(0, true)
+	eventually(t, "the lease is lost", func() error {
+		if !strings.Contains(a.mesh.log.String(), "lease in etcd is lost") {
+			return errors.New("it is not")
+		}
+		return nil
+	})
+	if leads() == nil {
+		t.Error("it believes to lead without a lease")
+	}
+	eventually(t, "etcd has forgotten it", func() error {
+		if a.record() != 0 {
+			return errors.New("it has not")
+		}
+		return nil
+	})
+	calls.more(t, 300)
+	for i, target := range []string{"v1", "v2"} { // somebody leads
+		if _, err := pods[1].api().SetVModel(within(t, patience), &wire.SetVModelRequest{
+			VModelId: "name", TargetModelId: target, ModelInfo: &wire.ModelInfo{Type: "mt:test"}, LoadNow: true, Sync: true,
+		}); err != nil {
+			t.Fatalf("%d: %v", i, err)
+		}
+	}
+	eventually(t, "the name has moved", func() error {
+		info, err := pods[2].api().GetVModelStatus(within(t, patience), &wire.GetVModelStatusRequest{VModelId: "name"})
+		if err == nil && info.ActiveModelId != "v2" {
+			err = fmt.Errorf("it is %v", info)
+		}
+		return err
+	})
+	for _, p := range pods {
+		for _, id := range models {
+			p.mustCall(id)
+		}
+	}
+	cut.set(0, false)
+	eventually(t, "it is back in etcd", func() error {
+		if now := a.record(); now == 0 || now == held {
+			return fmt.Errorf("its lease is %x", now)
+		}
+		return nil
+	})
+	calls.more(t, 300)
+	calls.end(t)
+	for _, p := range pods {
+		for _, id := range append(models, "v2") {
+			p.mustCall(id)
+		}
+		eventually(t, "all models are where "+p.name+" sees them", func() error {
+			for _, id := range models {
+				if got := p.loadedIn(id); len(got) == 0 {
+					return fmt.Errorf("%s is nowhere", id)
+				}
+			}
+			return nil
+		})
+	}
+}
+
 // TestRollingUpgrade: instances are replaced one after the other under load; no call fails and no model is lost.
 func TestRollingUpgrade(t *testing.T) {
 	t.Parallel()
@@ -544,6 +804,66 @@ func TestRollingUpgrade(t *testing.T) {
 	calls.end(t)
 	for _, id := range models {
 		serving[0].mustCall(id)
+	}
+}
+
+// TestLateCalls: an instance that ends goes on answering those who have not seen it yet, each on a connection of his own; the
+// runtime beside it is held as long. That is so for one that has others and for the last one.
+func TestLateCalls(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, false)
+	pods := c.start("pod-a", "pod-b")
+	for i := range 4 {
+		pods[0].register(fmt.Sprintf("m%d", i), "", "", true, true)
+	}
+	for turn, p := range pods {
+		held := make(chan error, 1)
+		go func() {
+			answer, err := http.Get(fmt.Sprintf("http://127.0.0.1:%d/prestop", p.stop))
+			if err == nil {
+				err = answer.Body.Close()
+			}
+			held <- err
+		}()
+		late(t, p, turn, held)
+		p.runtime.kill()
+	}
+}
+
+// late calls models, known ones and new ones, of an instance that is told to end.
+func late(t *testing.T, p *pod, turn int, held <-chan error) {
+	t.Helper()
+	p.mesh.signal(syscall.SIGTERM)
+	began, calls := time.Now(), 0
+	for ; time.Since(began) < lateCalls-2*time.Second; calls++ {
+		conn, err := grpc.NewClient(fmt.Sprintf("127.0.0.1:%d", p.port), grpc.WithTransportCredentials(insecure.NewCredentials()),
+			grpc.WithDefaultCallOptions(grpc.ForceCodecV2(newRawCodec())))
+		if err != nil {
+			t.Fatal(err)
+		}
+		one := &pod{cluster: p.cluster, name: p.name, conn: conn}
+		if calls%20 == 19 {
+			one.register(fmt.Sprintf("late%d-%d", turn, calls), "", "", false, false)
+			one.mustCall(fmt.Sprintf("late%d-%d", turn, calls))
+		}
+		one.mustCall(fmt.Sprintf("m%d", calls%4))
+		_ = conn.Close()
+		select {
+		case err := <-held:
+			t.Fatalf("the runtime is let go %s after the start, %v", time.Since(began), err)
+		case <-p.mesh.done:
+			t.Fatalf("the process ended %s after the start", time.Since(began))
+		default:
+		}
+	}
+	t.Logf("%d calls", calls)
+	select {
+	case <-p.mesh.done:
+	case <-time.After(time.Minute):
+		t.Error("the process does not end")
+	}
+	if err := <-held; err != nil {
+		t.Errorf("the runtime's hook: %v", err)
 	}
 }
 

@@ -8,10 +8,12 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
 	"github.com/modelplane/modelplane/internal/modelmesh/mesh/store"
@@ -109,6 +111,7 @@ func parseLogHeaders(text string) (map[string]string, error) {
 
 // metrics has the names that dashboards know.
 type metrics struct {
+	mesh               *Mesh
 	registry           *prometheus.Registry
 	perModel, fullName bool
 
@@ -118,13 +121,63 @@ type metrics struct {
 	modelSize                                               prometheus.Histogram
 	loadFailures, unloadFailures, unloadAttempts, evictions prometheus.Counter
 	dropped                                                 *prometheus.CounterVec
+	methods, models                                         *known
+}
+
+// How many methods and models are told by their names; calls of others are told together.
+const (
+	mostMethods = 100
+	mostModels  = 5000
+	others      = "other"
+)
+
+// known are values of a label, a bounded number of them: whoever calls decides about the values.
+type known struct {
+	most int
+	mu   sync.RWMutex
+	all  map[string]bool
+}
+
+func newKnown(most int) *known { return &known{most: most, all: map[string]bool{}} }
+
+// as is the value as it may be told. One that is new is taken up where there is room and it may be.
+func (k *known) as(value string, may func() bool) string {
+	if value == "" {
+		return ""
+	}
+	k.mu.RLock()
+	found, full := k.all[value], len(k.all) >= k.most
+	k.mu.RUnlock()
+	if found {
+		return value
+	}
+	if full || !may() {
+		return others
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if len(k.all) >= k.most && !k.all[value] {
+		return others
+	}
+	k.all[value] = true
+	return value
+}
+
+// drop tells whether a value was known.
+func (k *known) drop(value string) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	defer delete(k.all, value)
+	return k.all[value]
 }
 
 var timeBuckets = []float64{.5, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 20_000, 60_000, 120_000, 300_000}
 
 func newMetrics(m *Mesh) (*metrics, error) {
 	set := m.set.Metrics
-	out := &metrics{registry: process.NewRegistry("mesh"), perModel: set.perModel, fullName: set.fullName}
+	out := &metrics{
+		mesh: m, registry: process.NewRegistry("mesh"), perModel: set.perModel, fullName: set.fullName, methods: newKnown(mostMethods), models: newKnown(mostModels),
+	}
 	if set.noMemory {
 		out.registry.Unregister(collectors.NewGoCollector())
 	}
@@ -190,11 +243,30 @@ func (m *metrics) method(path string) string {
 }
 
 func (m *metrics) labels(method string, c *call, err error) []string {
-	labels := []string{m.method(method), status.Code(err).String()}
+	code := status.Code(err)
+	labels := []string{m.methods.as(m.method(method), func() bool { return code != codes.Unimplemented }), code.String()}
 	if m.perModel {
-		labels = append(labels, c.id, c.vmodel)
+		labels = append(labels, m.models.as(c.id, m.mesh.isModel(c.id)), m.models.as(c.vmodel, m.mesh.isVModel(c.vmodel)))
 	}
 	return labels
+}
+
+func (m *Mesh) isModel(id string) func() bool {
+	return func() bool { _, ok := m.models.Get(id); return ok }
+}
+
+func (m *Mesh) isVModel(id string) func() bool {
+	return func() bool { _, ok := m.vmodels.Get(id); return ok }
+}
+
+// forget is for a model, or a virtual one, that is no more.
+func (m *metrics) forget(label, id string) {
+	if !m.perModel || !m.models.drop(id) {
+		return
+	}
+	for _, h := range []*prometheus.HistogramVec{m.invoke, m.request, m.requestSize, m.responseSize} {
+		h.DeletePartialMatch(prometheus.Labels{label: id})
+	}
 }
 
 func (m *metrics) api(method string, c *call, took time.Duration, received, sent int, err error) {

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/experimental"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
@@ -69,13 +70,14 @@ type peers struct {
 	self        string
 	credentials credentials.TransportCredentials
 	maxMessage  int
+	ledger      *ledger
 
 	mu  sync.RWMutex
 	all map[string]*peer
 }
 
-func newPeers(self string, c credentials.TransportCredentials, maxMessage int) *peers {
-	return &peers{self: self, credentials: c, maxMessage: maxMessage, all: map[string]*peer{}}
+func newPeers(self string, c credentials.TransportCredentials, maxMessage int, l *ledger) *peers {
+	return &peers{self: self, credentials: c, maxMessage: maxMessage, ledger: l, all: map[string]*peer{}}
 }
 
 func (p *peers) get(id string) *peer {
@@ -106,7 +108,7 @@ func (p *peers) changed(id string, now *store.Instance) {
 	}
 	conn, err := grpc.NewClient("passthrough:///"+now.Address, grpc.WithTransportCredentials(p.credentials),
 		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(newRawCodec()), grpc.MaxCallRecvMsgSize(p.maxMessage), grpc.MaxCallSendMsgSize(p.maxMessage)),
-		grpc.WithIdleTimeout(0), grpc.WithConnectParams(quickly), grpc.WithNoProxy(),
+		grpc.WithIdleTimeout(0), grpc.WithConnectParams(quickly), grpc.WithNoProxy(), experimental.WithBufferPool(p.ledger),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 10 * time.Second, Timeout: 5 * time.Second, PermitWithoutStream: true}))
 	if err != nil {
 		delete(p.all, id)
@@ -238,13 +240,17 @@ func (m *Mesh) answerPeer(stream grpc.ServerStream, method string) error {
 		return err
 	}
 	m.memory.use()
-	x := newExchange(stream, method, passedOn(header))
+	x := newExchange(stream, method, passedOn(header), m.ledger)
 	defer x.close()
 	call := call{x: x, id: id[0], excluded: header.Get(headerExcluded)}
 	if vmodel := header.Get(headerVModel); len(vmodel) == 1 {
 		call.vmodel = vmodel[0]
 	}
-	return m.answerHere(ctx, &call, mode[0] == modeLoad)
+	err := m.answerHere(x.ctx, &call, mode[0] == modeLoad)
+	if err != nil && wasTurnedAway(x.ctx) {
+		return errFull
+	}
+	return err
 }
 
 // meant refuses what is for another instance. Addresses are given to others when pods go.

@@ -93,15 +93,27 @@ func (m *Mesh) place(record *store.Model, how placing) (string, error) {
 		return "", err
 	}
 	failures := m.failures(record)
-	chosen, ok := m.view(typ).Choose(m.candidates(how.exclude), *m.constraints.Load(), placement.Wish{
-		Type: typ, LastUsed: how.lastUsed, Self: m.set.Instance, Balanced: how.balanced,
-		Excluded: func(id string) bool {
-			return slices.ContainsFunc(failures, func(f store.Failure) bool { return f.Instance == id })
-		},
-	}, rand.IntN)
+	choose := func(exclude []string) (*placement.Instance, bool) {
+		return m.view(typ).Choose(m.candidates(exclude), *m.constraints.Load(), placement.Wish{
+			Type: typ, LastUsed: how.lastUsed, Self: m.set.Instance, Balanced: how.balanced,
+			Excluded: func(id string) bool {
+				return slices.ContainsFunc(failures, func(f store.Failure) bool { return f.Instance == id })
+			},
+		}, rand.IntN)
+	}
+	var chosen *placement.Instance
+	ok := false
+	if record.Kills > 0 { // rather not where it has cost others their runtime
+		chosen, ok = choose(append(slices.Clip(how.exclude), record.KilledIn))
+	}
+	if !ok {
+		chosen, ok = choose(how.exclude)
+	}
 	switch {
 	case ok:
 		return chosen.ID, nil
+	case m.draining.Load() && m.runtime.ready.Load() && !m.others(typ) && !slices.Contains(how.exclude, m.set.Instance) && m.constraints.Load().Allows(typ, m.set.Labels):
+		return m.set.Instance, nil // whoever still calls has nobody else
 	case len(failures) > 0:
 		return "", m.refuseFailed(record, failures, "the model failed to load wherever it may be: "+failures[0].Message)
 	}
@@ -129,6 +141,12 @@ func (m *Mesh) placeFor(ctx context.Context, c *call, record *store.Model) (stri
 			c.excluded = slices.DeleteFunc(c.excluded, func(id string) bool { return id == m.set.Instance })
 		}
 	}
+}
+
+// others tells whether another instance may have models of a type and is there to stay.
+func (m *Mesh) others(typ string) bool {
+	rules := m.constraints.Load()
+	return slices.ContainsFunc(m.candidates([]string{m.set.Instance}), func(i *placement.Instance) bool { return rules.Allows(typ, i.Labels) })
 }
 
 // eligible is how many instances may have a model.

@@ -12,14 +12,22 @@ import (
 type pool struct {
 	mu    sync.Mutex
 	waits waitingLoads
-	more  chan struct{} // one token for each entry that was added
+	more  chan struct{} // says that somebody may look again
 	runs  int
+	alone bool // the load that runs suffers no other beside it
 }
 
 // mostQueued bounds the loads that wait.
 const mostQueued = 100_000
 
-func newPool() *pool { return &pool{more: make(chan struct{}, mostQueued)} }
+func newPool() *pool { return &pool{more: make(chan struct{}, 1)} }
+
+func (p *pool) poke() {
+	select {
+	case p.more <- struct{}{}:
+	default:
+	}
+}
 
 func (p *pool) push(e *entry, priority int64) bool {
 	p.mu.Lock()
@@ -29,10 +37,7 @@ func (p *pool) push(e *entry, priority int64) bool {
 	}
 	e.priority = priority
 	heap.Push(&p.waits, e)
-	select {
-	case p.more <- struct{}{}:
-	default:
-	}
+	p.poke()
 	return true
 }
 
@@ -57,14 +62,9 @@ func (p *pool) remove(e *entry) {
 // next waits for a load; nil when the context has ended.
 func (p *pool) next(ctx context.Context) *entry {
 	for {
-		p.mu.Lock()
-		if len(p.waits) > 0 {
-			e := heap.Pop(&p.waits).(*entry) //nolint:forcetypeassert // nothing else is put in
-			p.runs++
-			p.mu.Unlock()
+		if e := p.take(); e != nil {
 			return e
 		}
-		p.mu.Unlock()
 		select {
 		case <-p.more:
 		case <-ctx.Done():
@@ -73,10 +73,27 @@ func (p *pool) next(ctx context.Context) *entry {
 	}
 }
 
+// take is the most urgent load; nil when there is none or it has to wait for others to end.
+func (p *pool) take() *entry {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.waits) == 0 || p.alone || p.waits[0].suspect && p.runs > 0 {
+		return nil
+	}
+	e := heap.Pop(&p.waits).(*entry) //nolint:forcetypeassert // nothing else is put in
+	p.runs++
+	if p.alone = e.suspect; len(p.waits) > 0 {
+		p.poke()
+	}
+	return e
+}
+
 func (p *pool) finished() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.runs--
+	p.alone = false
+	p.poke()
 }
 
 // pending is how many loads wait or run.

@@ -58,7 +58,7 @@ func (m *Mesh) isReady() error {
 // alone is how long a runtime that is stopped without its mesh is held.
 const alone = 10 * time.Second
 
-// preStop answers /prestop, which holds the runtime until its models are handed over, and /stop, which begins that.
+// preStop answers /stop, which has models handed over, and /prestop, which holds the runtime until nobody is answered any more.
 func (m *Mesh) preStop() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/prestop", func(w http.ResponseWriter, r *http.Request) {
@@ -72,7 +72,7 @@ func (m *Mesh) preStop() http.Handler {
 		case <-r.Context().Done():
 			return
 		}
-		m.tell(w, r)
+		tell(w, r, m.ended, "the mesh has ended")
 	})
 	mux.HandleFunc("/stop", func(w http.ResponseWriter, r *http.Request) {
 		if from, err := netip.ParseAddrPort(r.RemoteAddr); err != nil || !from.Addr().Unmap().IsLoopback() || r.Method != http.MethodPost {
@@ -81,16 +81,16 @@ func (m *Mesh) preStop() http.Handler {
 		}
 		m.stopOnce.Do(func() { close(m.stopAsked) })
 		if r.URL.Query().Get("wait") != "" {
-			m.tell(w, r)
+			tell(w, r, m.drained, "handed over")
 		}
 	})
 	return mux
 }
 
-func (m *Mesh) tell(w http.ResponseWriter, r *http.Request) {
+func tell(w http.ResponseWriter, r *http.Request, when <-chan struct{}, what string) {
 	select {
-	case <-m.drained:
-		_, _ = io.WriteString(w, "handed over")
+	case <-when:
+		_, _ = io.WriteString(w, what)
 	case <-r.Context().Done():
 	}
 }

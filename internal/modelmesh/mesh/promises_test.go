@@ -3,6 +3,7 @@
 package mesh
 
 import (
+	"bytes"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
@@ -14,7 +15,10 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"runtime"
+	"runtime/debug"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -209,23 +213,44 @@ func TestCertificateRotates(t *testing.T) {
 	}
 }
 
+// inEtcd lets something be done in the etcd of a cluster.
+func (c *cluster) inEtcd(do func(*clientv3.Client) error) {
+	c.t.Helper()
+	client, err := clientv3.New(clientv3.Config{Endpoints: []string{fmt.Sprintf("http://127.0.0.1:%d", c.etcd.client)}})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	defer func() { _ = client.Close() }()
+	if err := do(client); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// record is the lease of the record of an instance, 0 when there is none.
+func (p *pod) record() (lease int64) {
+	p.t.Helper()
+	p.inEtcd(func(client *clientv3.Client) error {
+		answer, err := client.Get(within(p.t, patience), "/mm/"+p.service+"/instances/"+p.name)
+		if err == nil && len(answer.Kvs) > 0 {
+			lease = answer.Kvs[0].Lease
+		}
+		return err
+	})
+	return lease
+}
+
 // set writes a setting into etcd; empty removes it.
 func (c *cluster) set(t *testing.T, name, value string) {
 	t.Helper()
-	client, err := clientv3.New(clientv3.Config{Endpoints: []string{fmt.Sprintf("http://127.0.0.1:%d", c.etcd.client)}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = client.Close() }()
 	key := "/mm/" + c.service + "/config/" + name
-	if value == "" {
-		_, err = client.Delete(within(t, patience), key)
-	} else {
-		_, err = client.Put(within(t, patience), key, value)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	c.inEtcd(func(client *clientv3.Client) (err error) {
+		if value == "" {
+			_, err = client.Delete(within(t, patience), key)
+		} else {
+			_, err = client.Put(within(t, patience), key, value)
+		}
+		return err
+	})
 }
 
 // TestSettingsInEtcd: what is written there counts at once in every process, and what cannot be understood is told.
@@ -607,6 +632,157 @@ func TestMetricsOptions(t *testing.T) {
 	set, err := parseMetrics("prometheus:mem_detail=gc,heap", "")
 	if err != nil || !slices.Equal(set.unclear, []string{"mem_detail=heap"}) || set.noMemory {
 		t.Errorf("%+v, %v", set, err)
+	}
+}
+
+// TestMetricsBounded: whoever calls decides about methods and ids, and cannot fill memory with them; models that are gone are told
+// of no more.
+func TestMetricsBounded(t *testing.T) {
+	t.Parallel()
+	port := freePort(t)
+	c := newCluster(t, false)
+	a := c.pod("pod-a", metricsAt(port)+";per_model_metrics=true")
+	c.ready(a)
+	a.register("one", "", "", true, true)
+	call := func(method, name, id string) {
+		ctx := metadata.AppendToOutgoingContext(within(t, patience), name, id)
+		_ = a.conn.Invoke(ctx, method, newFrame([]byte("hello")), &frame{})
+	}
+	for i := range 2 * mostMethods {
+		call(fmt.Sprintf("/test.Model/Call%d", i), "mm-model-id", "one")
+	}
+	for i := range 50 {
+		call("/test.Model/Call1", "mm-model-id", fmt.Sprintf("nobody%d", i))
+		call("/test.Model/Call1", "mm-vmodel-id", fmt.Sprintf("no-name%d", i))
+	}
+	const calls = "modelmesh_api_request_milliseconds_count"
+	text := fetch(t, fmt.Sprintf("http://127.0.0.1:%d/metrics", port))
+	if n := strings.Count(text, calls+"{"); n > mostMethods+10 {
+		t.Errorf("there are %d lines of calls", n)
+	}
+	for _, want := range []string{calls + `{code="OK",method="Call7",modelId="one",vModelId=""} 1`, fmt.Sprintf(calls+`{code="OK",method="other",modelId="one",vModelId=""} %d`, mostMethods)} {
+		if !strings.Contains(text, want) {
+			t.Errorf("there is no %s", want)
+		}
+	}
+	if _, err := a.api().UnregisterModel(within(t, patience), &wire.UnregisterModelRequest{ModelId: "one"}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "nothing is told of the model that is gone", func() error {
+		if text := fetch(t, fmt.Sprintf("http://127.0.0.1:%d/metrics", port)); strings.Contains(text, `modelId="one"`) {
+			return errors.New("something is")
+		}
+		return nil
+	})
+}
+
+// TestMessageMemory: however many large calls come at once, messages take a bounded part of memory; those for whom there is none are
+// told so, and all is as before when the others have been answered.
+func TestMessageMemory(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, false, "MM_MESSAGE_MEMORY_BYTES=50331648")
+	pods := c.start("pod-a", "pod-b")
+	pods[0].register("one", "", "", true, true)
+	large := bytes.Repeat([]byte("x"), 8<<20)
+	ask := func(p *pod) error {
+		var got frame
+		defer got.free()
+		return p.conn.Invoke(metadata.AppendToOutgoingContext(within(t, time.Minute), "mm-model-id", "one"), "/test.Model/Call", newFrame(large), &got)
+	}
+	var all sync.WaitGroup
+	var mu sync.Mutex
+	told := map[codes.Code]int{}
+	for i := range 120 {
+		all.Go(func() {
+			err := ask(pods[i%2])
+			mu.Lock()
+			defer mu.Unlock()
+			told[status.Code(err)]++
+			if err != nil && (status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), "MM_MESSAGE_MEMORY_BYTES")) {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	t.Logf("%v", told)
+	if told[codes.OK] == 0 || told[codes.ResourceExhausted] == 0 {
+		t.Errorf("the answers are %v", told)
+	}
+	limit := int64(320 << 20)
+	if raced() {
+		limit *= 3 // the race detector keeps a multiple of what it watches
+	}
+	for _, p := range pods {
+		if most := p.peak(); most > limit {
+			t.Errorf("%s took %d MiB", p.name, most>>20)
+		}
+		eventually(t, "large calls are answered again by "+p.name, func() error { return ask(p) })
+		for range 5 {
+			if err := ask(p); err != nil {
+				t.Errorf("%s: %v", p.name, err)
+			}
+		}
+	}
+}
+
+// raced tells whether the race detector is in the program, which is the mesh's as well.
+func raced() bool {
+	info, _ := debug.ReadBuildInfo()
+	return info != nil && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"})
+}
+
+// peak is the most memory that the mesh of a pod ever had.
+func (p *pod) peak() int64 {
+	p.t.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.mesh.cmd.Process.Pid))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	for line := range strings.SplitSeq(string(text), "\n") {
+		if fields := strings.Fields(line); len(fields) == 3 && fields[0] == "VmHWM:" {
+			kib, _ := strconv.ParseInt(fields[1], 10, 64)
+			return kib << 10
+		}
+	}
+	p.t.Fatal("nobody knows how much memory a process has")
+	return 0
+}
+
+// TestLedger: what gRPC does not give back is noticed all the same, and those who came last are turned away first, and answers last.
+func TestLedger(t *testing.T) {
+	l := newLedger(1 << 20)
+	func() {
+		for range 8 {
+			_ = l.Get(16 << 10)
+		}
+		l.Put(l.Get(16 << 10))
+	}()
+	deadline := time.Now().Add(patience)
+	for l.taken.Load() != 0 && time.Now().Before(deadline) {
+		runtime.GC()
+	}
+	if got := l.taken.Load(); got != 0 {
+		t.Errorf("%d bytes are lent for ever", got)
+	}
+	var turned []int
+	for i := range 3 {
+		l.receive(i == 2, func(error) { turned = append(turned, i) })
+	}
+	var held []*[]byte
+	for l.taken.Load() <= 2<<20 {
+		held = append(held, l.Get(16<<10))
+	}
+	if !slices.Equal(turned, []int{1, 0, 2}) {
+		t.Errorf("turned away: %v", turned)
+	}
+	if _, err := l.admit(t.Context(), nil); !isFull(err) {
+		t.Errorf("another one is let in: %v", err)
+	}
+	for _, buffer := range held {
+		l.Put(buffer)
+	}
+	if _, err := l.admit(t.Context(), nil); err != nil || l.taken.Load() != 0 {
+		t.Errorf("nobody is let in: %v", err)
 	}
 }
 

@@ -37,8 +37,9 @@ func (m *Mesh) reaper(ctx context.Context) {
 		}
 		leads, last = true, now
 		m.reap(ctx, missing, now)
-		m.fill(ctx)
+		began := m.fill(ctx)
 		m.mover.all()
+		m.log.Info(roundOver, "loads", began)
 	}
 }
 
@@ -53,7 +54,7 @@ func (m *Mesh) reap(ctx context.Context, missing map[string]time.Time, now time.
 				stale[c.Instance] = append(stale[c.Instance], id)
 			}
 		}
-		if len(row.Value.Failures) != len(m.failures(row.Value)) {
+		if len(row.Value.Failures) != len(m.counting(row.Value)) {
 			stale[""] = append(stale[""], id)
 		}
 		return true
@@ -108,7 +109,7 @@ func (m *Mesh) pruned(record *store.Model, missing map[string]time.Time, now tim
 			write = next.RemoveCopy(c.Instance) || write
 		}
 	}
-	counting := m.failures(record)
+	counting := m.counting(record)
 	for _, f := range record.Failures {
 		if !slices.ContainsFunc(counting, func(c store.Failure) bool { return c.Instance == f.Instance }) {
 			write = next.RemoveFailure(f.Instance) || write
@@ -120,11 +121,15 @@ func (m *Mesh) pruned(record *store.Model, missing map[string]time.Time, now tim
 	return next, write, nil
 }
 
+// roundOver is what the log says when the leader has looked after all models, so that whoever measures can begin when nothing is
+// about to happen.
+const roundOver = "The round of the leader is over"
+
 // mostFill bounds how many loads one round asks for.
 const mostFill = 1000
 
-// fill has models loaded that are wanted or were used lately, where there is room.
-func (m *Mesh) fill(ctx context.Context) {
+// fill has models loaded that are wanted or were used lately, where there is room. It tells how many.
+func (m *Mesh) fill(ctx context.Context) (began int) {
 	type candidate struct {
 		id       string
 		lastUsed int64
@@ -139,7 +144,7 @@ func (m *Mesh) fill(ctx context.Context) {
 		w := wishesOf(record.Key())
 		copies := len(m.present(id, record, nil))
 		keep := w.Pinned && copies == 0 || copies < w.MinCopies && copies < m.eligible(record)
-		if len(m.failures(record)) >= 2 || !keep && copies > 0 || m.nobodyFor(record.Type()) != nil {
+		if len(m.failures(record)) >= 2 || m.stoppedFor(record) > 0 || !keep && copies > 0 || m.nobodyFor(record.Type()) != nil {
 			return true
 		}
 		wanted = append(wanted, candidate{id, record.LastUsed, max(record.Size, w.Size, m.runtime.said.Load().defaultSize), max(copies+1, w.MinCopies), keep})
@@ -150,7 +155,7 @@ func (m *Mesh) fill(ctx context.Context) {
 	})
 	for i, c := range wanted {
 		if ctx.Err() != nil || i >= mostFill || (!c.keep && room < c.size) {
-			return
+			return began
 		}
 		copies := 1
 		if c.keep {
@@ -159,9 +164,11 @@ func (m *Mesh) fill(ctx context.Context) {
 		asked, cancel := context.WithTimeout(ctx, 10*time.Second)
 		if m.ensureCopies(asked, c.id, copies, loadRequest{LastUsed: c.lastUsed}) == nil {
 			room -= c.size
+			began++
 		}
 		cancel()
 	}
+	return began
 }
 
 // room is half of what is free in the mesh above an eighth of each instance.

@@ -249,6 +249,9 @@ func (m *Mesh) forward(ctx context.Context, c *call, instance, mode string) erro
 			return o
 		}
 	}
+	if isFull(err) && !errors.Is(err, errFull) { // it has no memory for messages; another one may
+		return &outcome{outcomeBusy, err}
+	}
 	if status.Code(err) == codes.Unavailable { // nobody else says so: the connection broke
 		return &outcome{outcomeAbsent, err}
 	}
@@ -307,7 +310,7 @@ func (m *Mesh) callRuntime(ctx context.Context, c *call, e *entry) error {
 	m.calls.Add(1)
 	m.metrics.invoked(c, took, err)
 	answered(err)
-	if err == nil || ctx.Err() != nil {
+	if err == nil || ctx.Err() != nil || errors.Is(err, errFull) {
 		return err
 	}
 	switch code := status.Code(err); {

@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/experimental"
 	"google.golang.org/grpc/status"
 
 	"github.com/modelplane/modelplane/internal/modelmesh/mesh/splice"
@@ -55,12 +56,12 @@ type runtimeClient struct {
 	lost chan struct{} // closed when the runtime went away, until it is back
 }
 
-func newRuntimeClient(set *Settings, log *slog.Logger) (*runtimeClient, error) {
+func newRuntimeClient(set *Settings, log *slog.Logger, l *ledger) (*runtimeClient, error) {
 	dial := func(target string) (*grpc.ClientConn, error) {
 		conn, err := grpc.NewClient(target,
 			grpc.WithTransportCredentials(insecure.NewCredentials()),
 			grpc.WithDefaultCallOptions(grpc.ForceCodecV2(newRawCodec()), grpc.MaxCallRecvMsgSize(set.MaxMessage), grpc.MaxCallSendMsgSize(2*set.MaxMessage)),
-			grpc.WithIdleTimeout(0), grpc.WithConnectParams(quickly), grpc.WithNoProxy())
+			grpc.WithIdleTimeout(0), grpc.WithConnectParams(quickly), grpc.WithNoProxy(), experimental.WithBufferPool(l))
 		if err != nil {
 			return nil, fmt.Errorf("connect to the runtime at %s: %w", target, err)
 		}
@@ -221,6 +222,26 @@ func (r *runtimeClient) watch(ctx context.Context) {
 func (r *runtimeClient) suspect() {
 	if r.serve.GetState() != connectivity.Ready || r.manage.GetState() != connectivity.Ready {
 		r.isLost()
+	}
+}
+
+// endedWith tells whether a load failed because the runtime went away. Whoever stands before it may have noticed that sooner than
+// our own connection.
+func (r *runtimeClient) endedWith(code codes.Code, lost <-chan struct{}) bool {
+	const notice = 300 * time.Millisecond
+	if code == codes.FailedPrecondition || code == codes.InvalidArgument || code == codes.NotFound {
+		return closed(lost)
+	}
+	if r.suspect(); code != codes.Unavailable && code != codes.Internal && code != codes.Unknown {
+		return closed(lost)
+	}
+	timer := time.NewTimer(notice)
+	defer timer.Stop()
+	select {
+	case <-lost:
+		return true
+	case <-timer.C:
+		return false
 	}
 }
 

@@ -63,15 +63,18 @@ func parseDataplane(raw []byte) (*dataplane, error) {
 func (m *Mesh) handle(_ any, stream grpc.ServerStream) error {
 	m.memory.use()
 	method, _ := grpc.MethodFromServerStream(stream)
-	ctx := stream.Context()
-	header, _ := metadata.FromIncomingContext(ctx)
+	header, _ := metadata.FromIncomingContext(stream.Context())
 	if _, known := m.runtime.method(method); !known && strings.HasPrefix(method, "/mmesh.") {
 		return status.Error(codes.Unimplemented, "the method "+method[1:]+" is not for clients")
 	}
-	x := newExchange(stream, method, passedOn(header))
+	x := newExchange(stream, method, passedOn(header), m.ledger)
 	defer x.close()
+	ctx := x.ctx
 	c, err := m.answer(ctx, x, header)
-	if err != nil && ctx.Err() != nil {
+	switch {
+	case err != nil && wasTurnedAway(ctx):
+		err = errFull
+	case err != nil && ctx.Err() != nil:
 		err = status.FromContextError(ctx.Err()).Err()
 	}
 	if u, ok := errors.AsType[*unavailable](err); ok {

@@ -39,6 +39,7 @@ type Settings struct {
 	RuntimeTarget, ServingTarget string
 
 	MaxMessage, MaxHeaders         int
+	MessageMemory                  int64 // bytes that messages under way may take; 0 follows from the container's memory
 	MaxConnectionAge, MaxAgeGrace  time.Duration
 	TypeConstraints, Dataplane     source
 	AutoRegister                   source
@@ -158,6 +159,7 @@ func FromEnvironment(get func(string) string) (Settings, error) {
 		PreStopPort: e.port("MM_PRESTOP_WAIT_PORT", 8090), Host: e.text("WKUBE_POD_IPADDR", "127.0.0.1"),
 		StorePrefix: e.text("MM_KVSTORE_PREFIX", "tas-runtime"), ReadOnly: e.truth("KV_READ_ONLY", false),
 		MaxMessage:      int(e.number("MM_SVC_GRPC_MAX_MSG_SIZE", 16<<20, 1<<10, 2<<30-1)),
+		MessageMemory:   e.number("MM_MESSAGE_MEMORY_BYTES", 0, 0, 1<<50),
 		MaxHeaders:      int(e.number("MM_SVC_GRPC_MAX_HEADERS_SIZE", 0, 0, 64<<20)),
 		TypeConstraints: e.source("MM_TYPE_CONSTRAINTS"), Dataplane: e.source("MM_DATAPLANE_CONFIG"), AutoRegister: e.source("MM_AUTO_REGISTER_MODELS"),
 		DefaultOwner:    e.text("MM_DEFAULT_VMODEL_OWNER", ""),

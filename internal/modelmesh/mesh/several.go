@@ -113,7 +113,7 @@ func (s *several) one(ctx context.Context, id string, into *gathered) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	x := newExchange(into, s.x.method, s.x.header)
+	x := newExchange(into, s.x.method, s.x.header, s.x.ledger)
 	defer x.close()
 	c := &call{x: x, id: id, balanced: s.balanced}
 	if s.vmodels {

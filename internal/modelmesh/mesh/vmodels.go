@@ -5,10 +5,12 @@ package mesh
 import (
 	"context"
 	"errors"
+	"maps"
 	"sync"
 	"time"
 
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/modelplane/modelplane/internal/modelmesh/mesh/store"
 	"github.com/modelplane/modelplane/internal/modelmesh/wire"
@@ -33,7 +35,7 @@ func (a api) SetVModel(ctx context.Context, r *wire.SetVModelRequest) (*wire.VMo
 	if owner == "" {
 		owner = a.set.DefaultOwner
 	}
-	if err := a.changeVModel(ctx, r.VModelId, func() ([]store.Step, error) { return a.setSteps(r, owner) }); err != nil {
+	if err := a.changeVModel(ctx, r.VModelId, r.TargetModelId, func() ([]store.Step, error) { return a.setSteps(r, owner) }); err != nil {
 		return nil, unwritten(err)
 	}
 	var loaded *wire.ModelStatusInfo
@@ -46,12 +48,21 @@ func (a api) SetVModel(ctx context.Context, r *wire.SetVModelRequest) (*wire.VMo
 	return a.vmodelStatus(r.VModelId, loaded), nil
 }
 
-// changeVModel commits steps, made anew from what etcd says when somebody was faster.
-func (m *Mesh) changeVModel(ctx context.Context, id string, steps func() ([]store.Step, error)) error {
+// changeVModel commits steps, made anew from what etcd says when somebody was faster. That nothing is to be done, or that it must
+// not be done, is only believed when etcd itself has been asked: a mirror shows for a moment what somebody else has removed.
+func (m *Mesh) changeVModel(ctx context.Context, id, target string, steps func() ([]store.Step, error)) error {
+	confirmed := false
 	for range vmodelTries {
 		wanted, err := steps()
 		if err != nil || len(wanted) == 0 {
-			return err
+			if confirmed {
+				return err
+			}
+			if err := m.refreshVModel(ctx, id, target); err != nil {
+				return err
+			}
+			confirmed = true
+			continue
 		}
 		if err = m.store.Together(ctx, wanted...); !errors.Is(err, store.ErrConflict) {
 			return err
@@ -69,6 +80,27 @@ func (m *Mesh) changeVModel(ctx context.Context, id string, steps func() ([]stor
 		}
 	}
 	return refuse(codes.Aborted, "the virtual model "+id+" is being changed by others; try again")
+}
+
+// refreshVModel reads a virtual model, what it leads to and what it shall lead to from etcd itself.
+func (m *Mesh) refreshVModel(ctx context.Context, id, target string) error {
+	row, exists, err := m.vmodels.Refresh(ctx, id)
+	if err != nil {
+		return err
+	}
+	models := map[string]bool{target: target != ""}
+	if exists {
+		maps.Copy(models, holds(row.Value))
+	}
+	for model, named := range models {
+		if !named {
+			continue
+		}
+		if _, _, err := m.models.Refresh(ctx, model); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // setSteps is what has to be written for a request, by what the mirrors show; nothing when all is as it should be.
@@ -184,10 +216,10 @@ func (m *Mesh) vmodelSteps(id string, now, next *store.VModel, revision int64, c
 
 // DeleteVModel removes a name and what nobody else refers to.
 func (a api) DeleteVModel(ctx context.Context, r *wire.DeleteVModelRequest) (*wire.DeleteVModelResponse, error) {
-	if _, _, err := a.vmodels.Refresh(ctx, r.VModelId); err != nil {
+	if err := a.refreshVModel(ctx, r.VModelId, ""); err != nil {
 		return nil, unwritten(err)
 	}
-	err := a.changeVModel(ctx, r.VModelId, func() ([]store.Step, error) {
+	err := a.changeVModel(ctx, r.VModelId, "", func() ([]store.Step, error) {
 		row, exists := a.vmodels.Get(r.VModelId)
 		if !exists || (r.Owner != "" && row.Value.Owner != r.Owner) {
 			return nil, nil
@@ -270,10 +302,17 @@ type mover struct {
 	queue   map[string]bool
 	busy    map[string]bool
 	tokens  chan struct{}
+	waits   map[string]roomless // names whose target had no room
+}
+
+// roomless is how long a name waits at most until its target is tried again, and what wakes it then.
+type roomless struct {
+	pause time.Duration
+	timer *time.Timer
 }
 
 func newMover(m *Mesh) *mover {
-	return &mover{mesh: m, targets: map[string]map[string]bool{}, queue: map[string]bool{}, busy: map[string]bool{}, tokens: make(chan struct{}, 1)}
+	return &mover{mesh: m, targets: map[string]map[string]bool{}, queue: map[string]bool{}, busy: map[string]bool{}, tokens: make(chan struct{}, 1), waits: map[string]roomless{}}
 }
 
 // vmodelChanged follows the table of virtual models.
@@ -291,6 +330,8 @@ func (v *mover) vmodelChanged(id string, before, after *store.VModel) {
 			v.targets[after.Target] = map[string]bool{}
 		}
 		v.targets[after.Target][id] = true
+	} else {
+		v.forget(id)
 	}
 	v.mu.Unlock()
 	if moving && (before == nil || before.Target != after.Target || !after.Failed) {
@@ -321,6 +362,53 @@ func (v *mover) all() {
 	v.mu.Unlock()
 	for _, id := range models {
 		v.modelChanged(id)
+	}
+}
+
+// The longest that a target without room waits until it is tried again although nobody told of room: what is in use ages, and
+// can be pushed out then.
+const (
+	shortWait = 2 * time.Second
+	longWait  = time.Minute
+)
+
+// await keeps a name until there may be room for its target.
+func (v *mover) await(name string) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	before := v.waits[name]
+	if before.timer != nil {
+		before.timer.Stop()
+	}
+	pause := min(max(2*before.pause, shortWait), longWait)
+	v.waits[name] = roomless{pause, time.AfterFunc(pause, func() { v.add(name) })}
+}
+
+// settled is for a name that waits for no room any more.
+func (v *mover) settled(name string) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.forget(name)
+}
+
+func (v *mover) forget(name string) {
+	if w, waits := v.waits[name]; waits {
+		w.timer.Stop()
+		delete(v.waits, name)
+	}
+}
+
+// room tries some of those again that had none, because some instance has more now.
+func (v *mover) room() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	some := 0
+	for name := range v.waits {
+		if some++; some > transitions {
+			break
+		}
+		v.queue[name] = true
+		v.poke()
 	}
 }
 
@@ -375,6 +463,8 @@ func (v *mover) run(ctx context.Context) {
 				v.poke()
 				if v.mesh.election.Leads() {
 					v.mesh.transition(ctx, name)
+				} else {
+					v.settled(name)
 				}
 				v.done(name)
 			}
@@ -387,6 +477,7 @@ func (v *mover) run(ctx context.Context) {
 func (m *Mesh) transition(ctx context.Context, name string) {
 	row, exists := m.vmodels.Get(name)
 	if !exists || !row.Value.Moving() {
+		m.mover.settled(name)
 		return
 	}
 	v := row.Value
@@ -405,13 +496,22 @@ func (m *Mesh) transition(ctx context.Context, name string) {
 	if ctx.Err() != nil {
 		return
 	}
-	err = errors.Join(m.changeVModel(ctx, name, func() ([]store.Step, error) {
+	if noRoom(err) { // nothing is wrong with the target, and what is active goes on
+		m.log.Info("The target of a virtual model waits for room", "vmodel", name, "model", v.Target, "because", status.Convert(m.final(err)).Message())
+		m.mover.await(name)
+		if !v.Failed {
+			return
+		}
+	} else {
+		m.mover.settled(name)
+	}
+	err = errors.Join(m.changeVModel(ctx, name, v.Target, func() ([]store.Step, error) {
 		row, exists := m.vmodels.Get(name)
 		if !exists || row.Value.Target != v.Target || !row.Value.Moving() {
 			return nil, nil
 		}
 		next := row.Value.Clone()
-		if next.Failed = err != nil; err == nil {
+		if next.Failed = err != nil && !noRoom(err); err == nil {
 			next.Active = next.Target
 		}
 		if *next == *row.Value {

@@ -80,7 +80,7 @@ type Seen struct {
 	// Runtimes that run here, by their names.
 	Runtimes map[string]*v1alpha1.ServingRuntimeSpec
 	// EtcdSecret is the name of the Secret with the connection, Connection what the one of the platform holds, nil without
-	// one, and OwnConnection that somebody else keeps a Secret of that name here.
+	// one, and OwnConnection that the namespace has brought a Secret of that name.
 	EtcdSecret    string
 	Connection    map[string][]byte
 	OwnConnection bool
@@ -147,19 +147,20 @@ func (s *Seen) connection(ctx context.Context, r engine.Reader, namespace string
 	if len(s.Runtimes) == 0 {
 		return nil
 	}
-	secret := &corev1.Secret{}
-	err := r.GetUncached(ctx, types.NamespacedName{Namespace: s.HomeName, Name: s.EtcdSecret}, secret)
+	here := &metav1.PartialObjectMetadata{}
+	here.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
+	err := r.Get(ctx, types.NamespacedName{Namespace: namespace, Name: s.EtcdSecret}, here)
 	if client.IgnoreNotFound(err) != nil {
 		return err
 	}
-	if err == nil {
-		s.Connection = secret.Data
+	if s.OwnConnection = err == nil && namespace != s.HomeName && settings.OwnConnection(here); s.OwnConnection {
 		return nil
 	}
-	here := &metav1.PartialObjectMetadata{}
-	here.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
-	err = r.Get(ctx, types.NamespacedName{Namespace: namespace, Name: s.EtcdSecret}, here)
-	s.OwnConnection = err == nil && here.Labels[engine.LabelOwner] == ""
+	secret := &corev1.Secret{}
+	err = r.GetUncached(ctx, types.NamespacedName{Namespace: s.HomeName, Name: s.EtcdSecret}, secret)
+	if err == nil {
+		s.Connection = secret.Data
+	}
 	return client.IgnoreNotFound(err)
 }
 

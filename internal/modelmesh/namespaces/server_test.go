@@ -18,6 +18,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -404,10 +405,103 @@ func TestTakenOver(t *testing.T) {
 	b.until(t, "old", "pods of ours", func(d *appsv1.Deployment) bool {
 		return strings.Contains(fmt.Sprint(d.Spec.Template.Spec.Containers), "modelplane-pod:test") && d.Annotations["modelplane.dev/held-for"] == ""
 	})
+	theirs := b.theirs(t)
+	b.enable(t, "false")
+	b.Gone(t, &appsv1.Deployment{}, "modelmesh-serving-old")
+	b.nothingBut(t, theirs, "when the namespace is disabled")
+	b.enable(t, "true")
+	b.until(t, "old", "pods again", func(d *appsv1.Deployment) bool { return ours(d) && replicas(2)(d) })
+	b.Exists(t, &corev1.Service{}, "modelmesh-serving")
 	b.enable(t, "")
 	b.Gone(t, &appsv1.Deployment{}, "modelmesh-serving-old")
-	b.Gone(t, &corev1.Service{}, "modelmesh-serving")
+	b.Delete(t, rt)
+	b.Gone(t, rt.DeepCopy(), rt.Name)
+	b.nothingBut(t, theirs, "when the runtime is deleted")
 	stop()
+}
+
+// theirs makes what looks like ours and is not.
+func (b *bench) theirs(t *testing.T) []client.Object {
+	t.Helper()
+	labels := runtimes.ServiceLabels("modelmesh-serving")
+	labels["app.kubernetes.io/managed-by"] = "somebody"
+	named := func(name string) metav1.ObjectMeta {
+		return metav1.ObjectMeta{Namespace: b.NS, Name: name, Labels: labels}
+	}
+	selector := map[string]string{"modelmesh-service": "modelmesh-serving"}
+	out := []client.Object{
+		&appsv1.Deployment{ObjectMeta: named("modelmesh-serving-theirs"), Spec: appsv1.DeploymentSpec{Selector: &metav1.LabelSelector{MatchLabels: selector},
+			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: selector}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "mm", Image: "x"}}}}}},
+		&corev1.Service{ObjectMeta: named("modelmesh-theirs"), Spec: corev1.ServiceSpec{Selector: selector, Ports: []corev1.ServicePort{{Port: 1}}}},
+		&corev1.ConfigMap{ObjectMeta: named("tc-config-theirs")},
+		&corev1.Secret{ObjectMeta: named("storage-config")},
+	}
+	b.Create(t, out...)
+	return out
+}
+
+// nothingBut waits until the namespace has nothing else of the kinds that we make.
+func (b *bench) nothingBut(t *testing.T, theirs []client.Object, when string) {
+	t.Helper()
+	expected := map[string]bool{"ConfigMap kube-root-ca.crt": true}
+	for _, obj := range theirs {
+		expected[strings.TrimPrefix(fmt.Sprintf("%T ", obj), "*v1.")+obj.GetName()] = true
+	}
+	testkit.Eventually(t, domaintest.Patience, "nothing but what is not ours "+when, func() error {
+		var left []string
+		found := 0
+		for _, list := range []client.ObjectList{
+			&appsv1.DeploymentList{}, &corev1.ServiceList{}, &corev1.ConfigMapList{}, &corev1.SecretList{}, &autoscalingv2.HorizontalPodAutoscalerList{},
+		} {
+			if err := b.C.List(t.Context(), list, client.InNamespace(b.NS)); err != nil {
+				return err
+			}
+			err := meta.EachListItem(list, func(obj runtime.Object) error {
+				name := strings.TrimPrefix(fmt.Sprintf("%T ", obj), "*v1.") + obj.(client.Object).GetName()
+				if found++; !expected[name] {
+					left = append(left, name)
+				}
+				return nil
+			})
+			if err != nil {
+				return err
+			}
+		}
+		if found -= len(left); len(left) > 0 || found < len(theirs) {
+			return fmt.Errorf("there is %v, and %d of what is not ours", left, found)
+		}
+		return nil
+	})
+}
+
+// TestOwnEtcd: a namespace that brought the Secret with the connection to its etcd keeps it, whatever the platform's says, and
+// when it is disabled.
+func TestOwnEtcd(t *testing.T) {
+	b := newBench(t)
+	own := b.etcd(`{"endpoints":"http://mine:2379","root_prefix":"mine"}`)
+	own.Namespace = b.NS
+	platform := b.etcd(`{"endpoints":"http://etcd:2379","root_prefix":"root"}`)
+	b.Create(t, own, platform, b.runtime("own", "onnx"), b.predictor("one", "onnx"))
+	b.enable(t, "true")
+	b.manage(t, b.Manager)
+	b.until(t, "own", "pods for the model", replicas(2))
+	b.Exists(t, &corev1.ConfigMap{}, "tc-config")
+	b.Change(t, platform, func() { platform.Data["etcd_connection"] = []byte(`{"endpoints":"http://else:2379"}`) })
+	kept := func() error {
+		now := &corev1.Secret{}
+		b.Exists(t, now, own.Name)
+		if now.UID != own.UID || string(now.Data["etcd_connection"]) != string(own.Data["etcd_connection"]) || now.Labels[engine.LabelOwner] != "" {
+			return fmt.Errorf("it is %s with %v", now.Data["etcd_connection"], now.Labels)
+		}
+		return nil
+	}
+	testkit.Quiet(t, 2*time.Second, "the namespace's own connection", kept)
+	b.enable(t, "false")
+	b.Gone(t, &appsv1.Deployment{}, "modelmesh-serving-own")
+	b.Gone(t, &corev1.ConfigMap{}, "tc-config")
+	if err := kept(); err != nil {
+		t.Error(err)
+	}
 }
 
 func TestFaultsDelayButDoNotPrevent(t *testing.T) {

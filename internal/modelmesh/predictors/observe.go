@@ -18,6 +18,7 @@ import (
 	"github.com/modelplane/modelplane/internal/engine"
 	"github.com/modelplane/modelplane/internal/modelmesh/client"
 	"github.com/modelplane/modelplane/internal/modelmesh/model"
+	"github.com/modelplane/modelplane/internal/modelmesh/settings"
 )
 
 // Seen is what the decision about an object depends on.
@@ -60,7 +61,10 @@ func (d *Domain) observe(ctx context.Context, r engine.Reader, source model.Sour
 	}
 	of, key := kubeclient.ObjectKeyFromObject(obj), string(obj.GetUID())
 	seen.Last, seen.Asked = d.mesh.Last(source, of)
-	seen.View, seen.Told, seen.Connected = d.mesh.View(source, of), d.mesh.Told(of.Namespace), d.mesh.Connected(of.Namespace)
+	seen.Connected = d.mesh.Connected(of.Namespace)
+	if !seen.Mesh.Alone {
+		seen.View, seen.Told = d.mesh.View(source, of), d.mesh.Told(of.Namespace)
+	}
 	seen.Set, seen.Status, seen.Deleted = r.Answer(client.CallSet, key), r.Answer(client.CallStatus, key), r.Answer(client.CallDelete, key)
 	if end := obj.GetDeletionTimestamp(); end != nil {
 		seen.Patient = seen.Now.Sub(end.Time) < d.patience
@@ -122,13 +126,22 @@ func (s *Seen) secrets(ctx context.Context, r engine.Reader) error {
 		}
 		s.takeTLS(name, secret, err == nil)
 	}
+	home := s.Platform.Home
+	own := &metav1.PartialObjectMetadata{}
+	own.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
+	err := r.Get(ctx, types.NamespacedName{Namespace: s.Mesh.Namespace, Name: s.Platform.EtcdSecret}, own)
+	if kubeclient.IgnoreNotFound(err) != nil {
+		return err
+	}
+	if s.Mesh.Alone = err == nil && s.Mesh.Namespace != home && settings.OwnConnection(own); s.Mesh.Alone { // its records lie where those of a home do
+		home = s.Mesh.Namespace
+	}
 	secret := &corev1.Secret{}
-	err := r.GetUncached(ctx, types.NamespacedName{Namespace: s.Platform.Home, Name: s.Platform.EtcdSecret}, secret)
-	if err != nil {
+	if err = r.GetUncached(ctx, types.NamespacedName{Namespace: home, Name: s.Platform.EtcdSecret}, secret); err != nil {
 		return kubeclient.IgnoreNotFound(err)
 	}
 	// One that cannot be used is told of by those who run the mesh with it; without it the mesh is asked now and then.
-	if etcd, err := client.ReadEtcd(secret.Data, s.Platform.Home, s.Platform.Service); err == nil {
+	if etcd, err := client.ReadEtcd(secret.Data, home, s.Platform.Service); err == nil {
 		s.Mesh.Etcd = etcd
 	}
 	return nil

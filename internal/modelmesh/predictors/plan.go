@@ -56,9 +56,14 @@ func predictorTask(p *v1alpha1.Predictor, seen Seen) *task {
 	t.fresh = len(p.Status.Conditions) == 0
 	t.model, t.invalid = model.OfPredictor(p)
 	for _, c := range p.Status.Conditions {
-		t.wasReady = t.wasReady || c.Type == ConditionReady && c.Status == metav1.ConditionTrue
+		t.wasReady = t.wasReady || c.Type == ConditionReady && answeredThen(string(c.Status), c.Reason)
 	}
 	return t
+}
+
+// answeredThen tells whether a condition said that requests are answered, as far as anybody knew.
+func answeredThen(status, reason string) bool {
+	return status == string(metav1.ConditionTrue) || status == string(metav1.ConditionUnknown) && reason == reasonUnreachable
 }
 
 func serviceTask(isvc *v1beta1.InferenceService, seen Seen) *task {

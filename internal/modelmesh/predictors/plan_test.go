@@ -264,3 +264,36 @@ func TestNoRoom(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 }
+
+// TestOwnEtcd: the records of a namespace that brought its own etcd are those below its root, and nobody watches them.
+func TestOwnEtcd(t *testing.T) {
+	secret := func(namespace string, labels map[string]string) string {
+		raw, err := json.Marshal(map[string]any{
+			"apiVersion": "v1", "kind": "Secret", "metadata": map[string]any{"namespace": namespace, "name": "model-serving-etcd", "labels": labels},
+			"data": map[string][]byte{"etcd_connection": []byte(`{"endpoints":"http://etcd:2379"}`)},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(raw)
+	}
+	const object = `{"apiVersion":"serving.kserve.io/v1alpha1","kind":"Predictor","metadata":{"namespace":"models","name":"iris"},"spec":{"modelType":{"name":"onnx"},"path":"a"}}`
+	for name, c := range map[string]struct {
+		labels map[string]string
+		alone  bool
+	}{
+		"brought": {nil, true},
+		"ours":    {map[string]string{engine.LabelOwner: "uid"}, false},
+		"left":    {map[string]string{"app.kubernetes.io/managed-by": "modelmesh-controller"}, false},
+	} {
+		p, _, _, world := read(t, []byte(strings.Join([]string{object, secret("home", nil), secret("models", c.labels)}, "\n---\n")))
+		d := New(settingsOf("home"))
+		seen, err := predictors{d}.Observe(t.Context(), world, p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if seen.Mesh.Alone != c.alone || seen.Mesh.Etcd == nil {
+			t.Errorf("%s: %+v", name, seen.Mesh)
+		}
+	}
+}

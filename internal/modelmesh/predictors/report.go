@@ -36,7 +36,7 @@ func (t *task) predictorStatus() *v1alpha1.PredictorStatus {
 func fromService(isvc *v1beta1.InferenceService) v1alpha1.PredictorStatus {
 	out := v1alpha1.PredictorStatus{ActiveModelState: v1beta1.Pending}
 	for _, c := range isvc.Status.Conditions {
-		out.Available = out.Available || c.Type == conditionPredictor && c.Status == corev1.ConditionTrue
+		out.Available = out.Available || c.Type == conditionPredictor && answeredThen(string(c.Status), c.Reason)
 	}
 	m := isvc.Status.ModelStatus
 	if m == nil {
@@ -62,6 +62,11 @@ func fromService(isvc *v1beta1.InferenceService) v1alpha1.PredictorStatus {
 
 // serviceStatus is our part of what an InferenceService says.
 func (t *task) serviceStatus() *v1beta1.InferenceServiceStatus {
+	ready := t.ready()
+	answers := t.now.Available || ready.Status == metav1.ConditionTrue
+	if answers { // the status of a service does not keep them for us, and the mesh need not be asked for them
+		t.endpoints()
+	}
 	n, out := t.now, &v1beta1.InferenceServiceStatus{}
 	out.ObservedGeneration = t.generation
 	out.ModelStatus = &v1beta1.ModelStatus{
@@ -74,7 +79,7 @@ func (t *task) serviceStatus() *v1beta1.InferenceServiceStatus {
 			Location: f.Location, Reason: v1beta1.FailureReason(f.Reason), Message: f.Message, ModelRevisionName: f.ModelID, Time: f.Time,
 		}
 	}
-	if n.Available {
+	if answers {
 		of := v1beta1.ComponentStatusSpec{URL: &n.GrpcEndpoint, GrpcURL: &n.GrpcEndpoint}
 		if n.HTTPEndpoint != "" {
 			of.RestURL = &n.HTTPEndpoint
@@ -85,7 +90,6 @@ func (t *task) serviceStatus() *v1beta1.InferenceServiceStatus {
 		}
 		out.Components = map[v1beta1.ComponentType]v1beta1.ComponentStatusSpec{v1beta1.PredictorComponent: of}
 	}
-	ready := t.ready()
 	latest := t.latest(ready)
 	ready.Type, latest.Type, latest.Severity = conditionPredictor, conditionDeployment, v1beta1.SeverityInfo
 	ingress := kube.Condition{Type: conditionIngress, Status: ready.Status, Reason: ready.Reason, Message: ready.Message}

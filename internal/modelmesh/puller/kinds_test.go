@@ -164,7 +164,7 @@ func TestPullsAreFew(t *testing.T) {
 			results <- err
 		}()
 	}
-	for deadline := time.Now().Add(20 * time.Second); len(server.Requests()) < 2; {
+	for deadline := time.Now().Add(2 * time.Minute); len(server.Requests()) < 2; {
 		if time.Now().After(deadline) {
 			t.Fatal("two pulls did not begin")
 		}

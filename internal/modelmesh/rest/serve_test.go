@@ -100,7 +100,7 @@ func small(s Settings) options {
 // get asks until there is somebody, or the test ends.
 func get(t *testing.T, client *http.Client, url string) (int, string) {
 	t.Helper()
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(2 * time.Minute)
 	for {
 		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
 		if err != nil {

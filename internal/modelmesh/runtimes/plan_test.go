@@ -7,13 +7,16 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/yaml"
 
 	"github.com/modelplane/modelplane/api/serving/v1alpha1"
 	"github.com/modelplane/modelplane/internal/admission"
@@ -80,6 +83,67 @@ func TestShipped(t *testing.T) {
 		t.Fatal("the chart has no multi-model runtimes")
 	}
 	become(t, files)
+	for _, file := range files { // what becomes of it is in a golden file
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		in := filepath.Join("testdata", "plan", "shipped-"+strings.TrimSuffix(filepath.Base(file), ".yaml"), "in.yaml")
+		if have, err := os.ReadFile(in); err != nil || !strings.HasSuffix(string(have), "\n---\n"+string(text)) {
+			t.Errorf("%s does not end with what is in %s, %v", in, file, err)
+		}
+	}
+}
+
+// TestEveryKey: whatever can be set is set in some golden file, here or in that of namespaces.
+func TestEveryKey(t *testing.T) {
+	set := map[string]bool{}
+	for _, pattern := range []string{"testdata/plan/*/in.yaml", "../namespaces/testdata/plan/*/in.yaml"} {
+		files, err := filepath.Glob(pattern)
+		if err != nil || len(files) < 10 {
+			t.Fatalf("%s: %d files, %v", pattern, len(files), err)
+		}
+		for _, file := range files {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for doc := range strings.SplitSeq(string(text), "\n---\n") {
+				var m corev1.ConfigMap
+				var values map[string]any
+				if yaml.Unmarshal([]byte(doc), &m) == nil && m.Kind == "ConfigMap" && yaml.Unmarshal([]byte(m.Data[settings.Key]), &values) == nil {
+					keysOf(values, "", set)
+				}
+			}
+		}
+	}
+	for _, key := range fieldsOf(reflect.TypeFor[settings.Settings](), "") {
+		if !set[strings.ToLower(key)] {
+			t.Errorf("no case sets %s", key)
+		}
+	}
+}
+
+func keysOf(values map[string]any, above string, into map[string]bool) {
+	for key, value := range values {
+		into[strings.ToLower(above+key)] = true
+		if below, ok := value.(map[string]any); ok {
+			keysOf(below, above+key+".", into)
+		}
+	}
+}
+
+// fieldsOf are the keys of a struct and of those inside it.
+func fieldsOf(typ reflect.Type, above string) (out []string) {
+	for i := range typ.NumField() {
+		name, _, _ := strings.Cut(typ.Field(i).Tag.Get("json"), ",")
+		if of := typ.Field(i).Type; of.Kind() == reflect.Struct {
+			out = append(out, fieldsOf(of, above+name+".")...)
+		} else {
+			out = append(out, above+name)
+		}
+	}
+	return out
 }
 
 // become fails the test unless each runtime becomes a Deployment of its name.

@@ -66,6 +66,9 @@ func (r *reading) layer(into *Settings, raw map[string]any) {
 	if proxy, ok := folded(raw)["restproxy"].(map[string]any); ok {
 		imagePair{&into.RESTProxy.Image, before.RESTProxy.Image, nil}.complete(folded(proxy)["image"])
 	}
+	if adapter, ok := folded(raw)["adapterimage"].(map[string]any); ok && folded(adapter)["command"] != nil {
+		r.unknown = append(r.unknown, "adapterImage.command") // which adapter is started follows from the server
+	}
 	_, helper := folded(raw)["storagehelperimage"]
 	if _, adapter := folded(raw)["adapterimage"]; helper && !adapter && !into.StorageHelperImage.Ours() {
 		into.AdapterImage = into.StorageHelperImage // as it comes, helper and adapters are in one

@@ -7,6 +7,8 @@ import (
 	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/modelplane/modelplane/internal/engine"
 )
 
 // LabelEnabled on a namespace says with the value "true" that multi-model runtimes run there.
@@ -54,3 +56,10 @@ func (p Platform) Enabled(namespace metav1.Object) bool {
 
 // EtcdSecretName is the name of the Secret with the connection to etcd, in every namespace.
 func (p Platform) EtcdSecretName(s *Settings) string { return cmp.Or(s.EtcdSecretName, p.EtcdSecret) }
+
+// OwnConnection tells whether a namespace has brought the Secret with the connection to etcd itself: neither we nor the controller
+// that is known from elsewhere have made it.
+func OwnConnection(secret metav1.Object) bool {
+	labels := secret.GetLabels()
+	return labels[engine.LabelOwner] == "" && labels["app.kubernetes.io/managed-by"] != "modelmesh-controller"
+}

@@ -103,6 +103,9 @@ func TestWrong(t *testing.T) {
 			t.Errorf("%s: %q, want %q", text, faults, said)
 		}
 	}
+	if _, unknown, faults := read("adapterImage: {command: [x]}"); len(faults) > 0 || len(unknown) != 1 || !strings.HasPrefix(unknown[0], "adapterImage.command in ") {
+		t.Errorf("unknown keys: %q, faults %q", unknown, faults)
+	}
 	if _, unknown, faults := read("a: 1", "metrics: {prot: 1}"); len(faults) > 0 ||
 		!cmp.Equal(unknown, []string{"a in config-defaults.yaml of ConfigMap " + DefaultsName, "metrics.prot in config.yaml of ConfigMap " + Name}) {
 		t.Errorf("unknown keys: %q, faults %q", unknown, faults)

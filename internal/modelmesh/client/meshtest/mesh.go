@@ -388,7 +388,7 @@ func (m *Mesh) keepName(id string)  { m.keep("vmodels", id, m.names[id]) }
 func (m *Mesh) keepModel(id string) { m.keep("registry", id, m.models[id]) }
 
 func (m *Mesh) keep(table, id string, record any) {
-	const patience = 2 * time.Second
+	const patience = time.Minute
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	raw, err := json.Marshal(record)

@@ -21,9 +21,11 @@ type Election struct {
 	session *Session
 	table   *Table[string]
 	self    string
-	leads   atomic.Bool
-	led     func()
-	moved   chan struct{}
+	// held is the lease that the record was written with, 0 when that was somebody else's: whoever has lost it leads no more,
+	// also before he has heard who does.
+	held  atomic.Int64
+	led   func()
+	moved chan struct{}
 }
 
 // NewElection prepares a candidate. led is called whenever it becomes the leader: what nobody did while there was none is
@@ -45,12 +47,9 @@ func (e *Election) poke() {
 }
 
 // Leads tells whether this process is the leader.
-func (e *Election) Leads() bool { return e.leads.Load() }
-
-func (e *Election) become(leads bool) {
-	if e.leads.Swap(leads) != leads && leads {
-		e.led()
-	}
+func (e *Election) Leads() bool {
+	held := e.held.Load()
+	return held != 0 && held == int64(e.session.Lease())
 }
 
 // Run is a candidate until the context ends.
@@ -75,25 +74,24 @@ func (e *Election) Run(ctx context.Context) {
 		}
 		timer.Stop()
 	}
-	e.leads.Store(false)
+	e.held.Store(0)
 }
 
 // campaign takes the record when nobody has it.
 func (e *Election) campaign(ctx context.Context) error {
 	row, taken := e.table.Get(leader)
 	lease := e.session.Lease()
-	if taken {
-		mine := *row.Value == e.self
-		if mine && !e.leads.Load() && lease != 0 {
-			// The record is of a former life of this process, or was written and the answer lost: make it this session's.
-			return e.take(ctx, row.Revision)
-		}
-		e.become(mine && lease != 0)
+	switch {
+	case taken && *row.Value != e.self:
+		e.held.Store(0)
 		return nil
-	}
-	if lease == 0 {
-		e.leads.Store(false)
+	case taken && e.Leads():
+		return nil
+	case lease == 0:
+		e.held.Store(0)
 		return errors.New("there is no lease")
+	case taken: // it is of a former life of this process, or of a lease that it lost, or the answer was lost: make it this lease's
+		return e.take(ctx, row.Revision)
 	}
 	return e.take(ctx, 0)
 }
@@ -104,13 +102,14 @@ func (e *Election) take(ctx context.Context, revision int64) error {
 	lease := e.session.Lease()
 	now, err := e.session.store.Commit(asked, Write{Table: latch, ID: leader, Revision: revision, Value: []byte(e.self), Lease: lease})
 	if err != nil {
-		e.leads.Store(false)
+		e.held.Store(0)
 		if errors.Is(err, ErrConflict) {
 			_, _, err = e.table.Refresh(asked, leader)
 		}
 		return err
 	}
 	e.table.set(leader, &e.self, now)
-	e.become(true)
+	e.held.Store(int64(lease))
+	e.led()
 	return nil
 }

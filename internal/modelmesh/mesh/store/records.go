@@ -37,8 +37,13 @@ type Model struct {
 	LastUsed   int64
 	LastUnload int64
 	// Size is what the model took where it was loaded last, in units; 0 when nobody knows.
-	Size    int64
-	unknown string // members that we do not understand, as JSON; empty when there are none
+	Size int64
+	// Kills is how many runtimes ended while they loaded the model since it was loaded last, KilledIn the instance of the latest
+	// and KilledAt when that was, in milliseconds.
+	Kills    int
+	KilledIn string
+	KilledAt int64
+	unknown  string // members that we do not understand, as JSON; empty when there are none
 }
 
 // NewModel is one that nobody has loaded.
@@ -116,6 +121,22 @@ func (m *Model) RemoveFailure(instance string) bool {
 	return len(m.Failures) != before
 }
 
+// Killed says that the runtime of an instance ended while it loaded the model. It tells whether that is news.
+func (m *Model) Killed(instance string, at int64) bool {
+	if m.KilledIn == instance && m.KilledAt == at {
+		return false
+	}
+	m.Kills, m.KilledIn, m.KilledAt = m.Kills+1, instance, at
+	return true
+}
+
+// Acquit forgets the runtimes that have ended. It tells whether there were any.
+func (m *Model) Acquit() bool {
+	before := m.Kills
+	m.Kills, m.KilledIn, m.KilledAt = 0, "", 0
+	return before != 0
+}
+
 // noType is the type of records that were written before there were types.
 const noType = "NLCLASSIFIER"
 
@@ -132,15 +153,18 @@ type modelJSON struct {
 	LastUsed    int64                  `json:"lu,omitempty"`
 	LastUnload  int64                  `json:"lul,omitempty"`
 	Size        int64                  `json:"size,omitempty"`
+	Kills       int                    `json:"kills,omitempty"`
+	KilledIn    string                 `json:"killIn,omitempty"`
+	KilledAt    int64                  `json:"killAt,omitempty"`
 }
 
 type failureJSON struct {
 	Message string `json:"msg,omitempty"`
 }
 
-var modelMembers = []string{"type", "encKey", "mPath", "instanceIds", "loadedIn", "failedIn", "fails", "refs", "autoDel", "lu", "lul", "size"}
+var modelMembers = []string{"type", "encKey", "mPath", "instanceIds", "loadedIn", "failedIn", "fails", "refs", "autoDel", "lu", "lul", "size", "kills", "killIn", "killAt"}
 
-// ModelCodec is how models look in etcd. loadedIn and size are ours; whoever does not know them keeps them.
+// ModelCodec is how models look in etcd. loadedIn, size and those of runtimes that ended are ours; whoever does not know them keeps them.
 var ModelCodec = Codec[Model]{Decode: decodeModel, Encode: encodeModel}
 
 func decodeModel(raw []byte) (*Model, error) {
@@ -153,6 +177,7 @@ func decodeModel(raw []byte) (*Model, error) {
 	}
 	m := NewModel(j.Type, j.Path, j.Key)
 	m.Refs, m.AutoDelete, m.LastUsed, m.LastUnload, m.Size = j.Refs, j.AutoDelete, j.LastUsed, j.LastUnload, j.Size
+	m.Kills, m.KilledIn, m.KilledAt = j.Kills, intern(j.KilledIn), j.KilledAt
 	m.unknown = rest(raw, modelMembers)
 	for id, began := range j.InstanceIDs {
 		m.Copies = append(m.Copies, Copy{intern(id), began, j.LoadedIn[id]})
@@ -171,7 +196,7 @@ func intern(s string) string { return unique.Make(s).Value() }
 func encodeModel(m *Model) ([]byte, error) {
 	j := modelJSON{
 		Type: m.Type(), Key: m.Key(), Path: m.Path, Refs: m.Refs, AutoDelete: m.AutoDelete,
-		LastUsed: m.LastUsed, LastUnload: m.LastUnload, Size: m.Size,
+		LastUsed: m.LastUsed, LastUnload: m.LastUnload, Size: m.Size, Kills: m.Kills, KilledIn: m.KilledIn, KilledAt: m.KilledAt,
 	}
 	if j.Type == noType {
 		j.Type = ""

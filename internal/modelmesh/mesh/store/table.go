@@ -42,6 +42,7 @@ type Table[T any] struct {
 	mu     sync.RWMutex
 	rows   map[string]Row[T]
 	graves map[string]int64 // what was removed here and may still come from the watch as alive
+	doubts map[string]int64 // the revision over which something was written, without an answer whether it is there
 	synced chan struct{}
 	once   sync.Once
 }
@@ -53,7 +54,7 @@ func NewTable[T any](s *Store, name string, codec Codec[T], changed func(id stri
 	}
 	return &Table[T]{
 		store: s, name: name, codec: codec, changed: changed,
-		rows: map[string]Row[T]{}, graves: map[string]int64{}, synced: make(chan struct{}),
+		rows: map[string]Row[T]{}, graves: map[string]int64{}, doubts: map[string]int64{}, synced: make(chan struct{}),
 	}
 }
 
@@ -303,22 +304,63 @@ func (s *Store) Together(ctx context.Context, steps ...Step) error {
 // what it got.
 func (t *Table[T]) Update(ctx context.Context, id string, change func(now *T) (next *T, write bool, err error)) (*T, error) {
 	row, _ := t.Get(id)
+	if _, doubtful := t.doubt(id); doubtful { // the mirror may lag behind ourselves
+		var err error
+		if row, _, err = t.Refresh(ctx, id); err != nil {
+			return nil, err
+		}
+	}
 	for {
 		next, write, err := change(row.Value)
-		if err != nil || !write {
+		if err != nil {
 			return row.Value, err
+		}
+		if !write {
+			over, doubtful := t.doubt(id)
+			if !doubtful {
+				return row.Value, nil
+			}
+			if over != row.Revision || row.Value == nil {
+				t.settle(id)
+				return row.Value, nil
+			}
+			// Written as it is, so that what may still be on its way finds another revision.
+			next = row.Value
 		}
 		err = t.replace(ctx, id, row.Revision, next)
 		if err == nil {
+			t.settle(id)
 			return next, nil
 		}
 		if !errors.Is(err, ErrConflict) {
+			if !errors.Is(err, ErrReadOnly) {
+				t.unsettle(id, row.Revision)
+			}
 			return row.Value, err
 		}
 		if row, _, err = t.Refresh(ctx, id); err != nil {
 			return nil, err
 		}
 	}
+}
+
+func (t *Table[T]) doubt(id string) (over int64, doubtful bool) {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	over, doubtful = t.doubts[id]
+	return over, doubtful
+}
+
+func (t *Table[T]) unsettle(id string, over int64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.doubts[id] = over
+}
+
+func (t *Table[T]) settle(id string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.doubts, id)
 }
 
 func (t *Table[T]) replace(ctx context.Context, id string, revision int64, next *T) error {

@@ -63,7 +63,7 @@ func open(t *testing.T, endpoint string, readOnly bool) *Store {
 
 func eventually(t *testing.T, what string, try func() error) {
 	t.Helper()
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(2 * time.Minute)
 	ticker := time.NewTicker(10 * time.Millisecond)
 	defer ticker.Stop()
 	for {
@@ -166,7 +166,7 @@ func TestElection(t *testing.T) {
 	var led [2]atomic.Int32
 	for i := range elections {
 		s := open(t, endpoint, false)
-		session := NewSession(s, 2*time.Second)
+		session := NewSession(s, 20*time.Second)
 		ctx, stop := context.WithCancel(t.Context())
 		elections[i], stops[i] = NewElection(s, session, fmt.Sprint("i", i), func() { led[i].Add(1) }), stop
 		go session.Run(ctx)
