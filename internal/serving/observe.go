@@ -349,7 +349,13 @@ func (o *observer) readRoutes(ctx context.Context) error {
 	if !o.seen.Has(observed.HTTPRoute) || !o.seen.Config.Ingress.EnableGatewayAPI {
 		return nil
 	}
-	for _, name := range []string{o.isvc.Name, o.isvc.Name + "-predictor", o.isvc.Name + "-transformer", o.isvc.Name + "-explainer", o.isvc.Name + "-path"} {
+	names := []string{o.isvc.Name, o.isvc.Name + "-predictor", o.isvc.Name + "-transformer", o.isvc.Name + "-explainer", o.isvc.Name + "-path"}
+	for _, name := range ingress.RouteNames(ingress.Outline(o.isvc), o.seen.Config) {
+		if !slices.Contains(names, name) { // a service with many hosts
+			names = append(names, name)
+		}
+	}
+	for _, name := range names {
 		route := &gatewayv1.HTTPRoute{}
 		route.Namespace, route.Name = o.isvc.Namespace, name
 		if err := o.Child(ctx, route); err == nil {

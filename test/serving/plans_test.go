@@ -3,6 +3,7 @@
 package serving
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -22,6 +23,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -397,7 +399,7 @@ func (s *stage) differsIn(ctx context.Context, p *plan, d decision) ([]string, e
 	if diff := cmp.Diff(d.conditions, conditionsOf(owner)); diff != "" && !strings.Contains(fmt.Sprint(d.conditions), unsaid) {
 		wrong = append(wrong, "conditions (-planned +told):\n"+diff)
 	}
-	names := []string{}
+	names, planned := []string{}, p.uid(d)
 	for _, child := range d.children {
 		name, live := child.GetKind()+" "+child.GetName(), child.DeepCopy()
 		if err := s.C.Get(ctx, client.ObjectKeyFromObject(child), live); err != nil {
@@ -407,7 +409,7 @@ func (s *stage) differsIn(ctx context.Context, p *plan, d decision) ([]string, e
 			child = child.DeepCopy() // it only begins with so many pods
 			unstructured.RemoveNestedField(child.Object, "spec", "replicas")
 		}
-		wrong = append(wrong, missing(name, child.Object, withoutAddresses(live).Object)...)
+		wrong = append(wrong, missing(name, withoutKeys(d, child, planned).Object, withoutKeys(d, withoutAddresses(live), owner.GetUID()).Object)...)
 		if name != shared {
 			names = append(names, name)
 		}
@@ -444,6 +446,39 @@ func withoutAddresses(u *unstructured.Unstructured) *unstructured.Unstructured {
 	annotations[activation.Annotation] = settings.Encode()
 	u.SetAnnotations(annotations)
 	return u
+}
+
+// withoutKeys takes the keys of a service's components out of what the activator and the gateway are told of them: the cluster gave
+// the service another UID than the file, and keys come from it. Others stay, and are seen.
+func withoutKeys(d decision, u *unstructured.Unstructured, uid types.UID) *unstructured.Unstructured {
+	text, err := json.Marshal(u)
+	if err != nil {
+		return u
+	}
+	for _, c := range d.children {
+		component, found := strings.CutSuffix(c.GetName(), activation.Suffix)
+		key := activation.KeyOf(uid, component)
+		if c.GetKind() != "Service" || !found || key == "" {
+			continue
+		}
+		text = bytes.ReplaceAll(text, []byte(`,\"key\":\"`+key+`\"`), nil)
+		text = bytes.ReplaceAll(text, []byte(key), nil)
+	}
+	out := &unstructured.Unstructured{}
+	if err := out.UnmarshalJSON(text); err != nil {
+		return u
+	}
+	return out
+}
+
+// uid is that of a decision's object in the file.
+func (p *plan) uid(d decision) types.UID {
+	for _, u := range p.in {
+		if u.GetKind() == d.kind && u.GetName() == d.name {
+			return u.GetUID()
+		}
+	}
+	return ""
 }
 
 // find reads the object of a decision. Nothing is decided about some kinds.

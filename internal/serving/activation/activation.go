@@ -6,11 +6,15 @@
 package activation
 
 import (
+	"crypto/sha256"
+	"encoding/base32"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
+
+	"k8s.io/apimachinery/pkg/types"
 )
 
 const (
@@ -34,7 +38,7 @@ const (
 	// ValueActivator and ValueLeaving of it.
 	ValueActivator = "true"
 	ValueLeaving   = "leaving"
-	// Header names the component that a request is for, as service.namespace. Routes set it where hosts do not tell.
+	// Header names the component that a request is for, as Address makes it. Routes set it where hosts do not tell.
 	Header = "Modelplane-Service"
 	// PortName is that of the activator's port for requests.
 	PortName = "http"
@@ -59,6 +63,26 @@ type Settings struct {
 	IdleSeconds int64 `json:"idleSeconds,omitempty"`
 	// Hosts lead to the component from outside.
 	Hosts []string `json:"hosts,omitempty"`
+	// Key is what a request has to know that says by Header whom it is for; empty: no request is believed.
+	Key string `json:"key,omitempty"`
+}
+
+// KeyOf is the key of a component. It comes from the UID of its service, which nobody outside the cluster learns and which
+// nobody in it can choose: whoever may read the service, or its routes, may say that a request is for it.
+func KeyOf(uid types.UID, component string) string {
+	if uid == "" { // it is not in a cluster
+		return ""
+	}
+	sum := sha256.Sum256([]byte("modelplane.dev/activation " + string(uid) + " " + component))
+	return strings.ToLower(base32.StdEncoding.EncodeToString(sum[:]))[:keyLength]
+}
+
+// keyLength keeps 130 bits.
+const keyLength = 26
+
+// Address is the value of Header for a component.
+func (s Settings) Address(namespace, component string) string {
+	return component + "." + namespace + "/" + s.Key
 }
 
 // Encode is the annotation.
@@ -71,11 +95,35 @@ func (s Settings) Encode() string {
 }
 
 const (
-	mostHosts   = 100
+	// MostHosts is a thousand of a service's own, that of the component, and its address.
+	MostHosts   = 1002
 	longestHost = 253
 	longestIdle = 7 * 24 * 3600
-	longestText = 64 << 10
+	// longestText leaves room for other annotations: all of an object together take 256 KiB.
+	longestText = 160 << 10
+	// spareText is for what is beside hosts.
+	spareText = 1 << 10
 )
+
+// Fit takes as many hosts as can be told to the activator, and a last one in any case, if it is not empty. It says how many are
+// left out.
+func (s *Settings) Fit(hosts []string, last string) (left int) {
+	room, most := longestText-spareText, MostHosts
+	if last != "" {
+		room, most = room-longestHost, most-1
+	}
+	for i, host := range hosts {
+		if room -= len(host) + len(`"",`); room < 0 || i == most {
+			left, hosts = len(hosts)-i, hosts[:i]
+			break
+		}
+	}
+	if last != "" {
+		hosts = append(slices.Clone(hosts), last)
+	}
+	s.Hosts = hosts
+	return left
+}
 
 // Decode reads the annotation, which anybody may have written who may write Services.
 func Decode(text string) (Settings, error) {
@@ -91,8 +139,10 @@ func Decode(text string) (Settings, error) {
 		return Settings{}, fmt.Errorf("metric is %q, and must be %s or %s", s.Metric, Concurrency, RPS)
 	case s.Target < 1, s.Limit < 0, s.Min < 0, s.Max < 1, s.Min > s.Max, s.IdleSeconds < 0, s.IdleSeconds > longestIdle:
 		return Settings{}, errors.New("its numbers contradict each other or are out of range")
-	case len(s.Hosts) > mostHosts || slices.ContainsFunc(s.Hosts, func(h string) bool { return h == "" || len(h) > longestHost }):
+	case len(s.Hosts) > MostHosts || slices.ContainsFunc(s.Hosts, func(h string) bool { return h == "" || len(h) > longestHost }):
 		return Settings{}, errors.New("its hosts are too many, too long or empty")
+	case s.Key != "" && len(s.Key) != keyLength:
+		return Settings{}, errors.New("its key is none")
 	case len(s.Hosts) == 0:
 		s.Hosts = nil
 	}

@@ -3,6 +3,7 @@
 package activation
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -30,6 +31,27 @@ func TestDecode(t *testing.T) {
 	}
 	if got, err := Decode(good.Encode()); err != nil || !cmp.Equal(good, got) {
 		t.Errorf("%v: %s", err, cmp.Diff(good, got))
+	}
+}
+
+// TestFit: what fits is understood, and what does not is counted.
+func TestFit(t *testing.T) {
+	for _, c := range []struct{ hosts, length, left int }{{0, 0, 0}, {99, 60, 0}, {100, 60, 0}, {MostHosts, 150, 0}, {MostHosts + 3, 20, 3}, {MostHosts, 253, 366}} {
+		var hosts []string
+		for range c.hosts {
+			hosts = append(hosts, strings.Repeat("a", c.length))
+		}
+		s := Settings{Metric: RPS, Target: 10, Max: 3, Key: KeyOf("uid", "iris-predictor")}
+		if left := s.Fit(hosts, ""); left != c.left || len(s.Hosts) != c.hosts-left {
+			t.Errorf("%d hosts of %d: %d are left out, %d taken", c.hosts, c.length, left, len(s.Hosts))
+		}
+		if got, err := Decode(s.Encode()); err != nil || !cmp.Equal(s, got) {
+			t.Errorf("%d hosts of %d: %v", c.hosts, c.length, err)
+		}
+		s.Fit(hosts, "10.96.0.9")
+		if got, err := Decode(s.Encode()); err != nil || !cmp.Equal(s, got) || got.Hosts[len(got.Hosts)-1] != "10.96.0.9" {
+			t.Errorf("%d hosts of %d and an address: %v", c.hosts, c.length, err)
+		}
 	}
 }
 

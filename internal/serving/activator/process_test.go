@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"slices"
@@ -27,6 +28,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -47,6 +49,9 @@ type stage struct {
 	tuning              Tuning
 	httpPort            int
 	peersPort           int
+	healthPort          int
+	podPort             int
+	net                 string // the first three numbers of addresses
 
 	mu       sync.Mutex
 	pods     map[string]*testkit.Program // by address
@@ -61,13 +66,12 @@ type actor struct {
 	listed          bool
 }
 
-var stages atomic.Int64
-
 func newStage(t *testing.T, s activation.Settings, tuning Tuning, pods int32) *stage {
 	t.Helper()
 	cluster := testkit.Start(t)
 	st := &stage{t: t, cluster: cluster, c: cluster.Client(), ns: cluster.Namespace(t), name: "iris-predictor", tuning: tuning,
-		pods: map[string]*testkit.Program{}, httpPort: testkit.FreePort(t), peersPort: testkit.FreePort(t), addrs: int(stages.Add(1)) * 40}
+		pods: map[string]*testkit.Program{}, httpPort: testkit.FreePort(t), peersPort: testkit.FreePort(t),
+		healthPort: testkit.FreePort(t), podPort: testkit.FreePort(t), net: fmt.Sprintf("127.%d.%d", 16+rand.IntN(224), rand.IntN(256))}
 	labels := map[string]string{"app": "isvc." + st.name}
 	st.useChart()
 	st.create(&corev1.Secret{ObjectMeta: st.meta(st.service)})
@@ -110,10 +114,11 @@ func (s *stage) create(obj client.Object) {
 	}
 }
 
-// address of a process of its own. EndpointSlices take addresses of the machine itself only as names.
+// address of a process of its own. EndpointSlices take addresses of the machine itself only as names. Other tests, on the same
+// machine, have others.
 func (s *stage) address() string {
 	s.addrs++
-	return fmt.Sprintf("127.0.%d.%d", 10+s.addrs/200, 1+s.addrs%200)
+	return fmt.Sprintf("%s.%d", s.net, s.addrs)
 }
 
 // play brings and takes pods until the context ends.
@@ -133,8 +138,6 @@ func (s *stage) play(ctx context.Context) {
 	}
 }
 
-const podPort = 8080
-
 func (s *stage) look(ctx context.Context) error {
 	d := &appsv1.Deployment{}
 	if err := s.c.Get(ctx, client.ObjectKey{Namespace: s.ns, Name: s.name}, d); err != nil {
@@ -145,8 +148,8 @@ func (s *stage) look(ctx context.Context) error {
 	changed := false
 	for len(s.pods) < int(*d.Spec.Replicas) {
 		ip := s.address()
-		p := become(s.t, "pod-"+ip, asPod, fmt.Sprintf("%s:%d", ip, podPort))
-		if !answers(ctx, fmt.Sprintf("%s:%d", ip, podPort), p.Ended()) {
+		p := become(s.t, "pod-"+ip, asPod, fmt.Sprintf("%s:%d", ip, s.podPort))
+		if !answers(ctx, fmt.Sprintf("%s:%d", ip, s.podPort), p.Ended()) {
 			return fmt.Errorf("a pod does not start: %s", p.Output())
 		}
 		s.pods[ip], changed = p, true
@@ -183,7 +186,7 @@ func answers(ctx context.Context, address string, ended <-chan struct{}) bool {
 // list writes the EndpointSlice of the pods.
 func (s *stage) list(ctx context.Context) error {
 	slice := &discoveryv1.EndpointSlice{ObjectMeta: s.meta("pods"), AddressType: discoveryv1.AddressTypeFQDN,
-		Ports: []discoveryv1.EndpointPort{{Name: ptr.To("http1"), Port: ptr.To[int32](podPort)}, {Name: ptr.To("grpc"), Port: ptr.To[int32](podPort)}}}
+		Ports: []discoveryv1.EndpointPort{{Name: ptr.To("http1"), Port: ptr.To(int32(s.podPort))}, {Name: ptr.To("grpc"), Port: ptr.To(int32(s.podPort))}}}
 	slice.Labels = map[string]string{activation.Label: activation.LabelValue, discoveryv1.LabelServiceName: activation.PodsService(s.name)}
 	for _, ip := range slices.Sorted(maps.Keys(s.pods)) {
 		slice.Endpoints = append(slice.Endpoints, discoveryv1.Endpoint{Addresses: []string{ip}})
@@ -212,7 +215,7 @@ func (s *stage) startWith(o replicaOptions) *actor {
 	s.mu.Lock()
 	ip := s.address()
 	s.mu.Unlock()
-	a := &actor{ip: ip, url: fmt.Sprintf("http://%s:%d", ip, s.httpPort), health: fmt.Sprintf("%s:8081", ip), listed: true}
+	a := &actor{ip: ip, url: fmt.Sprintf("http://%s:%d", ip, s.httpPort), health: fmt.Sprintf("%s:%d", ip, s.healthPort), listed: true}
 	o.Kubeconfig, o.Options = s.kubeconfig, Options{
 		Namespace: s.ns, Service: s.service, Name: ip, Address: ip, WatchNamespaces: []string{s.ns},
 		Listen: fmt.Sprintf("%s:%d", ip, s.httpPort), Peers: fmt.Sprintf("%s:%d", ip, s.peersPort), Health: a.health, Metrics: "0",
@@ -264,9 +267,15 @@ func (s *stage) listReplicas() {
 
 // ask sends one request through a replica.
 func (s *stage) ask(ctx context.Context, a *actor, work time.Duration) error {
+	_, err := s.asked(ctx, a, work)
+	return err
+}
+
+// asked is ask, and says which pod has answered.
+func (s *stage) asked(ctx context.Context, a *actor, work time.Duration) (string, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, a.url+"/v1/models/iris:predict", strings.NewReader(`{"instances":[1]}`))
 	if err != nil {
-		return err
+		return "", err
 	}
 	req.Host = s.name + "." + s.ns
 	if work > 0 {
@@ -274,14 +283,14 @@ func (s *stage) ask(ctx context.Context, a *actor, work time.Duration) error {
 	}
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
-		return err
+		return "", err
 	}
 	defer resp.Body.Close()
 	text, err := io.ReadAll(resp.Body)
 	if err == nil && resp.StatusCode != http.StatusOK {
 		err = fmt.Errorf("%s: %s", resp.Status, text)
 	}
-	return err
+	return string(text), err
 }
 
 func (s *stage) wanted() int32 {
@@ -353,6 +362,58 @@ func TestToZero(t *testing.T) {
 	}
 	s.wantsPods(0)
 	t.Logf("7 requests, %d of them found no pod", woken)
+}
+
+// TestManyPods: a service has as many pods as its requests take, by how many are under way and by how many come, all of them get
+// requests, and they go when the requests do.
+func TestManyPods(t *testing.T) {
+	t.Parallel()
+	first := activation.Settings{Metric: activation.Concurrency, Target: 2, Min: 1, Max: 3}
+	s := newStage(t, first, quick, 1)
+	replicas := []*actor{s.start(), s.start()}
+	for _, c := range []struct {
+		name     string
+		settings activation.Settings
+		work     time.Duration
+	}{
+		{"requests under way", first, 100 * time.Millisecond},
+		{"requests per second", activation.Settings{Metric: activation.RPS, Target: 5, Min: 1, Max: 3}, 0},
+	} {
+		service := &corev1.Service{ObjectMeta: s.meta(activation.PodsService(s.name))}
+		patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, activation.Annotation, c.settings.Encode())
+		if err := s.c.Patch(t.Context(), service, client.RawPatch(types.MergePatchType, patch)); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		var clients sync.WaitGroup
+		var pods sync.Map
+		for i := range 8 {
+			clients.Go(func() {
+				for ctx.Err() == nil {
+					pod, err := s.asked(context.WithoutCancel(ctx), replicas[i%2], c.work)
+					if err != nil {
+						t.Errorf("%s: %v", c.name, err)
+					}
+					pods.Store(pod, true)
+					if c.work == 0 {
+						<-time.After(20 * time.Millisecond)
+					}
+				}
+			})
+		}
+		s.wantsPods(3)
+		testkit.Eventually(t, patience, "three pods to answer", func() error {
+			n := 0
+			pods.Range(func(any, any) bool { n++; return true })
+			if n < 3 {
+				return fmt.Errorf("%s: %d pods have answered", c.name, n)
+			}
+			return nil
+		})
+		cancel()
+		clients.Wait()
+		s.wantsPods(1)
+	}
 }
 
 // TestRestart: one of two replicas ends under load, then is killed, and whoever asks the other never notices; pods stay.

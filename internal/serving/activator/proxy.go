@@ -5,6 +5,7 @@ package activator
 import (
 	"bytes"
 	"context"
+	"crypto/hmac"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -23,8 +24,19 @@ import (
 	"github.com/modelplane/modelplane/internal/serving/activation"
 )
 
-// headerForwarded is on requests that another replica has handed over, which are not handed on again.
+// headerForwarded is on requests that another replica has handed over, which are not handed on again. It proves that the
+// replica has the key, and speaks of whom the header activation.Header names.
 const headerForwarded = "Modelplane-Forwarded"
+
+// handedOver tells whether a request comes from another replica.
+func (b *table) handedOver(r *http.Request) bool {
+	said := r.Header.Get(headerForwarded)
+	return said != "" && len(b.key()) > 0 && hmac.Equal([]byte(said), []byte(handing(b.key(), r.Header.Get(activation.Header))))
+}
+
+// handing is what a replica says in headerForwarded. It never reaches a pod or a client, so that it need not run out: clocks
+// may differ.
+func handing(key []byte, to string) string { return digestOf(key, "", "handed over", []byte(to)) }
 
 // smallBody is the most bytes of a body that are kept while a pod has the request, to send it again over another
 // connection if the pod closed the first one without having looked at it. While a request waits nothing is kept.
@@ -50,7 +62,7 @@ func newProxy(t *table, hold time.Duration, owner func(*target) string, m *metri
 	p := &proxy{table: t, hold: hold, strange: strangeFor, owner: owner, log: log, metrics: m}
 	p.reverse = &httputil.ReverseProxy{
 		Rewrite:       asItCame,
-		Transport:     newCarrier(),
+		Transport:     newCarrier(t.key),
 		FlushInterval: -1, // streams go on as they come
 		ErrorHandler:  p.failed,
 		ErrorLog:      slog.NewLogLogger(log.Handler(), slog.LevelDebug),
@@ -96,7 +108,7 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	passage := &passage{target: t, port: port, hold: p.hold, body: newBody(r)}
 	seen := &status{ResponseWriter: w}
-	if r.Header.Get(headerForwarded) == "" {
+	if !p.table.handedOver(r) {
 		passage.peer = p.owner(t)
 	}
 	if passage.peer == "" {
@@ -151,6 +163,7 @@ func (s *status) Unwrap() http.ResponseWriter { return s.ResponseWriter }
 
 // carrier sends requests to pods: it waits for one, and tries another when one cannot be reached.
 type carrier struct {
+	key func() []byte // of the replicas
 	// kept connections are for requests that can be sent again, others get a connection of their own.
 	kept, own, http2 *http.Transport
 }
@@ -163,7 +176,7 @@ const (
 	pingInterval = 15 * time.Second
 )
 
-func newCarrier() *carrier {
+func newCarrier(key func() []byte) *carrier {
 	plain := &http.Transport{
 		DialContext:            (&net.Dialer{Timeout: dialTimeout, KeepAlive: pingInterval}).DialContext,
 		DisableCompression:     true,
@@ -178,7 +191,7 @@ func newCarrier() *carrier {
 	http2.Protocols = new(http.Protocols)
 	http2.Protocols.SetUnencryptedHTTP2(true)
 	http2.HTTP2 = &http.HTTP2Config{SendPingTimeout: pingInterval, PingTimeout: pingInterval}
-	return &carrier{kept: plain, own: own, http2: http2}
+	return &carrier{key: key, kept: plain, own: own, http2: http2}
 }
 
 // RoundTrip implements http.RoundTripper. A request is sent again only if no pod can have seen it, or if it may be repeated
@@ -227,8 +240,9 @@ func (c *carrier) send(r *http.Request, p *passage, address string) (*http.Respo
 	out.URL = &to
 	if p.peer != "" {
 		out.Header = r.Header.Clone()
-		out.Header.Set(headerForwarded, "1")
-		out.Header.Set(activation.Header, fmt.Sprintf("%s.%s:%d", p.target.name, p.target.namespace, p.port.number))
+		to := fmt.Sprintf("%s.%s:%d", p.target.name, p.target.namespace, p.port.number)
+		out.Header.Set(activation.Header, to)
+		out.Header.Set(headerForwarded, handing(c.key(), to))
 	}
 	if r.Body != nil && r.Body != http.NoBody {
 		if err := p.body.keep(); err != nil {
@@ -339,7 +353,7 @@ func (p *proxy) unknown(w http.ResponseWriter, r *http.Request, ambiguous bool) 
 		answer(w, r, http.StatusMisdirectedRequest, fmt.Sprintf("Several namespaces have a service called %q. Ask for it with its namespace, as %[1]s.NAMESPACE.", shown(r.Host)))
 		return
 	}
-	answer(w, r, http.StatusNotFound, fmt.Sprintf("No service that is scaled by its traffic is known as %q. Ask for SERVICE.NAMESPACE, or say it in the header %s.", shown(r.Host), activation.Header))
+	answer(w, r, http.StatusNotFound, fmt.Sprintf("No service that is scaled by its traffic is known as %q. Ask for SERVICE.NAMESPACE, or set the header %s as the routes of the service do.", shown(r.Host), activation.Header))
 }
 
 // shown is what may be repeated of a host.

@@ -23,13 +23,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
 	"github.com/modelplane/modelplane/internal/serving/activation"
 	"github.com/modelplane/modelplane/internal/testkit"
 )
 
-const patience = 30 * time.Second
+const patience = 2 * time.Minute
 
 // bench is a proxy with a table, over real sockets, without an API server.
 type bench struct {
@@ -42,7 +43,7 @@ type bench struct {
 func newBench(t *testing.T, hold time.Duration, held int64, owner func(*target) string) *bench {
 	t.Helper()
 	b := &bench{}
-	b.table = newTable(&bounds{perService: held, total: held + 1}, func(*target) { b.woken.Add(1) })
+	b.table = newTable(&bounds{perService: held, total: held + 1}, func(*target) { b.woken.Add(1) }, func() []byte { return []byte("key") })
 	if owner == nil {
 		owner = func(*target) string { return "" }
 	}
@@ -122,6 +123,71 @@ func TestFind(t *testing.T) {
 	}
 }
 
+// TestHeader: only who has the key of a component, or of the replicas, says by the header whom a request is for. Nobody gets to
+// a service of another namespace by it, and nobody takes its names.
+func TestHeader(t *testing.T) {
+	b := newBench(t, time.Second, 10, nil)
+	pod := func(says string) []*pod {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			_, _ = fmt.Fprint(w, says, r.Header[activation.Header], r.Header[headerForwarded])
+		}))
+		t.Cleanup(server.Close)
+		return []*pod{podAt(t, server.URL)}
+	}
+	put := func(namespace, name string, at int64, hosts ...string) activation.Settings {
+		s := activation.Settings{Metric: activation.Concurrency, Target: 10, Max: 3, Hosts: hosts, Key: activation.KeyOf(types.UID(namespace), name)}
+		b.put(namespace, name, time.Unix(at, 0), s, plainPorts).setPods(pod(namespace))
+		return s
+	}
+	evil := put("evil", "iris", 1, "evil.example.com", "iris.team", "iris.team.svc.cluster.local")
+	mine := put("team", "iris", 2, "team.example.com")
+	for name, c := range map[string]struct{ host, header, forwarded, want string }{
+		"no header":                          {"evil.example.com", "", "", "evil[] []"},
+		"the name of another":                {"evil.example.com", "iris.team", "", "evil[] []"},
+		"its name, and no key":               {"evil.example.com", "iris.team/", "", "evil[] []"},
+		"its name, and a guess":              {"evil.example.com", "iris.team/" + strings.Repeat("a", 26), "", "evil[] []"},
+		"its name, and one's own key":        {"evil.example.com", "iris.team/" + evil.Key, "", "evil[] []"},
+		"a host of nobody and no key":        {"path.example.com", "iris.team", "", "404"},
+		"a host of nobody and the key":       {"path.example.com", mine.Address("team", "iris"), "", "team[] []"},
+		"a host of another and the key":      {"evil.example.com", mine.Address("team", "iris"), "", "team[] []"},
+		"as if a replica had it handed over": {"evil.example.com", "iris.team:80", "1", "evil[] []"},
+		"a replica hands it over":            {"evil.example.com", "iris.team:80", handing([]byte("key"), "iris.team:80"), "team[] []"},
+		"what was handed over for another":   {"team.example.com", "iris.team:80", handing([]byte("key"), "iris.evil:80"), "team[] []"},
+		"a name that another claims":         {"iris.team", "", "", "team[] []"},
+		"a longer one":                       {"iris.team.svc.cluster.local", "", "", "team[] []"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, b.server.URL, http.NoBody)
+			if err != nil {
+				t.Fatal(err)
+			}
+			req.Host = c.host
+			for name, value := range map[string]string{activation.Header: c.header, headerForwarded: c.forwarded} {
+				if value != "" {
+					req.Header.Set(name, value)
+				}
+			}
+			resp, err := http.DefaultClient.Do(req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer resp.Body.Close()
+			text, err := io.ReadAll(resp.Body)
+			if err != nil || resp.StatusCode != http.StatusOK && c.want != strconv.Itoa(resp.StatusCode) || resp.StatusCode == http.StatusOK && string(text) != c.want {
+				t.Errorf("%s: %s %v, want %s", resp.Status, text, err, c.want)
+			}
+		})
+	}
+	// Without a key of the replicas nobody is one of them.
+	b.key = func() []byte { return nil }
+	r := httptest.NewRequest(http.MethodGet, "/", http.NoBody)
+	r.Header.Set(activation.Header, "iris.team:80")
+	r.Header.Set(headerForwarded, handing(nil, "iris.team:80"))
+	if b.handedOver(r) {
+		t.Error("no key opens everything")
+	}
+}
+
 // TestParting: a service that is no longer ours is handed on to for a while, on connections that end, and nobody else has its
 // name when it comes back.
 func TestParting(t *testing.T) {
@@ -192,6 +258,29 @@ func TestLeavesInAnyOrder(t *testing.T) {
 				t.Errorf("%d %s %v, want %d", code, text, err, c.code)
 			}
 		})
+	}
+}
+
+// TestManyHosts: a service is known by all the hosts that its Service can be told of.
+func TestManyHosts(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(echo))
+	defer server.Close()
+	b := newBench(t, time.Second, 10, nil)
+	w := newWatcher(b.table, &peers{}, newMetrics(prometheus.NewRegistry(), b.table), slog.New(slog.DiscardHandler))
+	s := settings(0)
+	for i := range activation.MostHosts {
+		s.Hosts = append(s.Hosts, fmt.Sprintf("iris-team.domain-%d-of-many-that-the-platform-has.example.com", i))
+	}
+	w.putService(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: activation.PodsService("iris"), Annotations: map[string]string{
+		activation.Annotation: s.Encode()}}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Name: "http1", Port: 80}}}})
+	if b.get("team/iris") == nil {
+		t.Fatal("it is not known")
+	}
+	b.get("team/iris").setPods([]*pod{podAt(t, server.URL)})
+	for _, host := range []string{s.Hosts[0], s.Hosts[len(s.Hosts)-1]} {
+		if code, text, err := b.ask(t.Context(), host, "x"); code != http.StatusOK || err != nil {
+			t.Errorf("%s: %d %s %v", host, code, text, err)
+		}
 	}
 }
 

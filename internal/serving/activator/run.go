@@ -106,10 +106,10 @@ func Run(ctx context.Context, o Options) error {
 	defer end()
 	registry := process.NewRegistry("activator")
 	s := &scales{deployments: c.apps, log: o.Log}
-	known := newTable(&bounds{perService: o.PerService, total: o.Total}, s.wake)
+	own := func() []byte { return key }
+	known := newTable(&bounds{perService: o.PerService, total: o.Total}, s.wake, own)
 	m := newMetrics(registry, known)
 	s.metrics = m
-	own := func() []byte { return key }
 	me := newReplica(known, own)
 	others := &peers{own: o.Address, self: self{me}, key: own, client: &http.Client{Timeout: 2 * look}}
 	informers, err := c.informers(newWatcher(known, others, m, o.Log))

@@ -4,6 +4,7 @@ package activator
 
 import (
 	"cmp"
+	"crypto/hmac"
 	"net"
 	"net/http"
 	"slices"
@@ -19,6 +20,8 @@ import (
 type table struct {
 	bounds *bounds
 	wake   func(*target)
+	// key is what replicas know each other by.
+	key func() []byte
 
 	mu      sync.RWMutex
 	targets map[string]*target
@@ -26,14 +29,15 @@ type table struct {
 	parted map[string]*target
 	// changed is closed when a component comes.
 	changed chan struct{}
-	// names are service.namespace, service.namespace.svc, the hosts from outside and the address of the Service; short the bare
-	// names of Services.
+	// own are service.namespace and service.namespace.svc, which nobody else can have; names the hosts from outside and the
+	// address of the Service, as services say them; short the bare names of Services.
+	own          map[string]*target
 	names, short map[string][]*target
 }
 
-func newTable(b *bounds, wake func(*target)) *table {
-	return &table{bounds: b, wake: wake, changed: make(chan struct{}), targets: map[string]*target{}, parted: map[string]*target{},
-		names: map[string][]*target{}, short: map[string][]*target{}}
+func newTable(b *bounds, wake func(*target), key func() []byte) *table {
+	return &table{bounds: b, wake: wake, key: key, changed: make(chan struct{}), targets: map[string]*target{}, parted: map[string]*target{},
+		own: map[string]*target{}, names: map[string][]*target{}, short: map[string][]*target{}}
 }
 
 // put takes a component as its Service describes it.
@@ -51,7 +55,10 @@ func (b *table) put(namespace, name string, created time.Time, s activation.Sett
 	delete(b.parted, key)
 	t.created = created
 	t.set(s, ports)
-	for _, n := range b.namesOf(t) {
+	for _, n := range t.ownNames() {
+		b.own[n] = t
+	}
+	for _, n := range hostsOf(t) {
 		b.names[n] = withTarget(b.names[n], t)
 	}
 	b.short[name] = withTarget(b.short[name], t)
@@ -88,7 +95,10 @@ func (b *table) remove(namespace, name string, gone func()) {
 }
 
 func (b *table) forget(t *target) {
-	for _, n := range b.namesOf(t) {
+	for _, n := range t.ownNames() {
+		delete(b.own, n)
+	}
+	for _, n := range hostsOf(t) {
 		b.names[n] = withoutTarget(b.names[n], t)
 		if len(b.names[n]) == 0 {
 			delete(b.names, n)
@@ -99,9 +109,13 @@ func (b *table) forget(t *target) {
 	}
 }
 
-func (b *table) namesOf(t *target) []string {
+func (t *target) ownNames() []string {
 	own := t.name + "." + t.namespace
-	out := []string{own, own + ".svc"}
+	return []string{own, own + ".svc"}
+}
+
+func hostsOf(t *target) []string {
+	var out []string
 	for _, host := range t.scaling().Hosts {
 		if host = strings.ToLower(host); !slices.Contains(out, host) {
 			out = append(out, host)
@@ -152,8 +166,12 @@ func (b *table) all() []*target {
 // nobody can tell.
 func (b *table) find(r *http.Request) (t *target, p port, ambiguous bool) {
 	host, number := splitHost(r.Host)
-	if said := r.Header.Get(activation.Header); said != "" {
-		host, number = splitHost(said)
+	if to, at, said := b.told(r); said {
+		if to == nil {
+			return nil, port{}, false
+		}
+		p = to.choose(r, at)
+		return to, p, false
 	}
 	named, ambiguous := b.called(host)
 	if named == nil {
@@ -164,6 +182,33 @@ func (b *table) find(r *http.Request) (t *target, p port, ambiguous bool) {
 	}
 	p = named.choose(r, number)
 	return named, p, false
+}
+
+// told is whom the header names, of a replica that hands the request over or of somebody who has the key of the component.
+// The header of anybody else says nothing, so that the client of one service cannot ask another one by it. Whoever brings a key
+// for a component that we do not know, or know with another key, may be ahead of us; without a component it is nobody.
+func (b *table) told(r *http.Request) (t *target, number int32, said bool) {
+	value := r.Header.Get(activation.Header)
+	if b.handedOver(r) {
+		host, number := splitHost(value)
+		b.mu.RLock()
+		defer b.mu.RUnlock()
+		return b.own[host], number, true
+	}
+	name, key, keyed := strings.Cut(value, "/")
+	if !keyed || key == "" {
+		return nil, 0, false
+	}
+	b.mu.RLock()
+	t = b.own[name]
+	b.mu.RUnlock()
+	if t == nil {
+		return nil, 0, true
+	}
+	if !hmac.Equal([]byte(t.scaling().Key), []byte(key)) {
+		return nil, 0, false
+	}
+	return t, 0, true
 }
 
 // mostStrangers is how many requests for nobody may wait for somebody of that name.
@@ -202,13 +247,16 @@ func (b *table) expect(r *http.Request, patience time.Duration) (t *target, p po
 func (b *table) called(host string) (t *target, ambiguous bool) {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
-	if named := b.names[host]; len(named) > 0 {
-		return named[0], false
+	if own := b.own[host]; own != nil {
+		return own, false
 	}
 	if at := strings.Index(host, ".svc."); at > 0 {
-		if named := b.names[host[:at+len(".svc")]]; len(named) > 0 {
-			return named[0], false
+		if own := b.own[host[:at+len(".svc")]]; own != nil {
+			return own, false
 		}
+	}
+	if named := b.names[host]; len(named) > 0 {
+		return named[0], false
 	}
 	switch named := b.short[host]; len(named) {
 	case 0:

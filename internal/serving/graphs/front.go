@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
+	"github.com/modelplane/modelplane/api/serving/v1alpha1"
 	"github.com/modelplane/modelplane/api/serving/v1beta1"
 	"github.com/modelplane/modelplane/internal/config"
 	"github.com/modelplane/modelplane/internal/engine"
@@ -29,7 +30,7 @@ var (
 type front struct {
 	// HasRoutes tells whether the cluster serves HTTPRoutes.
 	HasRoutes bool
-	Route     *gatewayv1.HTTPRoute
+	Routes    map[string]client.Object // by ingress.Key
 	Door      ingress.Door
 	// Namesake is the InferenceService of the graph's name, which has the address of both.
 	Namesake *v1beta1.InferenceService
@@ -51,12 +52,15 @@ func (o *observer) readFront(ctx context.Context) error {
 	if o.seen.Front.HasRoutes = o.HasAPI(httpRoute.GroupKind()); !o.seen.Front.HasRoutes {
 		return nil
 	}
-	route := &gatewayv1.HTTPRoute{}
-	route.Namespace, route.Name = own.Namespace, own.Name
-	if err := o.Child(ctx, route); err == nil {
-		o.seen.Front.Route = route
-	} else if client.IgnoreNotFound(err) != nil {
-		return err
+	o.seen.Front.Routes = map[string]client.Object{}
+	for _, name := range ingress.GraphRouteNames(outline(o.graph), o.seen.Config) {
+		route := &gatewayv1.HTTPRoute{}
+		route.Namespace, route.Name = own.Namespace, name
+		if err := o.Child(ctx, route); err == nil {
+			o.seen.Front.Routes[httpRoute.Kind+"/"+name] = route
+		} else if client.IgnoreNotFound(err) != nil {
+			return err
+		}
 	}
 	if !o.HasAPI(gateway.GroupKind()) {
 		return nil
@@ -76,16 +80,21 @@ func (p *planner) outline(service *corev1.Service) ingress.Service {
 	if limits := p.graph.Spec.RouterTimeouts; limits != nil {
 		timeout = cmp.Or(limits.ServerWrite, timeout)
 	}
+	out := outline(p.graph)
+	out.Predictor = ingress.Backend{Service: service, Timeout: timeout}
+	return out
+}
+
+func outline(graph *v1alpha1.InferenceGraph) ingress.Service {
 	return ingress.Service{
-		Name: p.graph.Name, Namespace: p.graph.Namespace, Labels: p.graph.Labels, Annotations: p.graph.Annotations,
-		PredictorHostName: p.graph.Name, Predictor: ingress.Backend{Service: service, Timeout: timeout},
+		Name: graph.Name, Namespace: graph.Namespace, Labels: graph.Labels, Annotations: graph.Annotations, PredictorHostName: graph.Name,
 	}
 }
 
-// route leads to the router from outside, nil if nothing shall or can, and how that stands.
-func (p *planner) route(s ingress.Service) (*gatewayv1.HTTPRoute, kube.Condition, *engine.Problem) {
+// routes lead to the router from outside, none if nothing shall or can, and how that stands.
+func (p *planner) routes(s ingress.Service) ([]client.Object, kube.Condition, *engine.Problem) {
 	fine := kube.Condition{Status: metav1.ConditionTrue}
-	wanted, err := ingress.GraphRoute(s, p.seen.Config)
+	wanted, err := ingress.GraphRoutes(s, p.seen.Config)
 	if err == nil && wanted == nil {
 		return nil, fine, nil
 	}
@@ -96,11 +105,7 @@ func (p *planner) route(s ingress.Service) (*gatewayv1.HTTPRoute, kube.Condition
 	if problem != nil {
 		return nil, kube.Condition{Status: metav1.ConditionFalse, Reason: problem.Reason, Message: problem.Message}, problem
 	}
-	live := map[string]client.Object{}
-	if p.seen.Front.Route != nil {
-		live[ingress.Key(wanted)] = p.seen.Front.Route
-	}
-	answer := ingress.Accepted([]client.Object{wanted}, live, p.seen.Front.Door)
+	answer := ingress.Accepted(wanted, p.seen.Front.Routes, p.seen.Front.Door)
 	switch {
 	case answer == nil:
 		return wanted, fine, nil

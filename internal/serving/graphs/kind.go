@@ -51,6 +51,7 @@ func Controller(platform *config.Platform) engine.Controller {
 			{Object: &appsv1.Deployment{}, Trim: kube.TrimDeployment},
 			{Object: &corev1.Service{}, Trim: kube.TrimService},
 			{Object: &autoscalingv2.HorizontalPodAutoscaler{}, MetadataOnly: true},
+			{Object: &corev1.ConfigMap{}, MetadataOnly: true},
 			{Object: &gatewayv1.HTTPRoute{}, Optional: true, Trim: ingress.TrimRoute},
 			{Object: foreign(knativeService), Optional: true},
 			{Object: foreign(scaledObject), Optional: true, MetadataOnly: true},
@@ -61,6 +62,7 @@ func Controller(platform *config.Platform) engine.Controller {
 			{Object: &v1alpha1.ClusterServingRuntime{}},
 			{Object: &corev1.Pod{}, Select: ofGraphs, Trim: kube.TrimPod},
 			{Object: &corev1.ConfigMap{}, MetadataOnly: true},
+			{Object: &corev1.Secret{}, MetadataOnly: true},
 			{Object: &gatewayv1.Gateway{}, Resource: "gateways", Optional: true, Trim: ingress.TrimGateway},
 		},
 	})

@@ -45,6 +45,7 @@ type Seen struct {
 	Knative    *unstructured.Unstructured
 	Pods       []corev1.Pod
 	Front      front
+	Protection protection
 }
 
 // Where Knative keeps its configuration.
@@ -69,15 +70,16 @@ type observer struct {
 // Observe implements engine.Kind.
 func (g graphs) Observe(ctx context.Context, r engine.Reader, graph *v1alpha1.InferenceGraph) (Seen, error) {
 	o := &observer{Reader: r, graph: graph}
-	cfg, _, err := g.platform.Read(ctx, r)
+	cfg, home, err := g.platform.Read(ctx, r)
 	if err != nil {
 		return Seen{}, err
 	}
 	o.seen.Config, o.seen.Mode, o.seen.ConfigProblem = cfg, modeOf(graph, cfg), cfg.FirstUnusable(madeOf...)
+	o.seen.Protection.Namespace = home
 	if stopped(graph) {
 		return o.seen, nil // nothing that is left depends on anything
 	}
-	for _, read := range []func(context.Context) error{o.readServices, o.readLive, o.readFront, o.readKnative, o.readPods} {
+	for _, read := range []func(context.Context) error{o.readServices, o.readLive, o.readFront, o.readKnative, o.readPods, o.readProtection} {
 		if err := read(ctx); err != nil {
 			return Seen{}, err
 		}

@@ -23,6 +23,8 @@ import (
 type planner struct {
 	graph *v1alpha1.InferenceGraph
 	seen  *Seen
+	// uncertified is why the router has no certificate yet.
+	uncertified *engine.Problem
 	// rest recognises the router but for its program; empty where that is not ours.
 	rest string
 }
@@ -38,6 +40,11 @@ func (graphs) Plan(graph *v1alpha1.InferenceGraph, seen Seen) engine.Plan {
 	}
 	if problem := p.refusal(); problem != nil {
 		return p.hold(problem, nil)
+	}
+	if problem := p.unprotected(); problem != nil && (problem.Reason != reasonNoCertificate || p.live() != nil) {
+		return p.hold(problem, nil)
+	} else if problem != nil {
+		p.uncertified = problem
 	}
 	targets := p.targets()
 	for _, t := range targets {
@@ -129,12 +136,13 @@ func firstProblem(targets []*target) *engine.Problem {
 func (p *planner) standard(pod corev1.PodSpec, targets []*target) engine.Plan {
 	part, cfg := p.part(pod), p.seen.Config
 	deployment, service := workload.Deployment(part, cfg), workload.Service(part, cfg)
+	p.encrypt(service)
 	p.mark(deployment, targets)
 	child := engine.Child{Object: deployment}
 	if workload.InitialReplicas(part) {
 		child.Initial = []string{"spec.replicas"}
 	}
-	plan := engine.Plan{Children: []engine.Child{child}, Problem: firstProblem(targets)}
+	plan := engine.Plan{Children: append(p.trusted(), child), Problem: cmp.Or(firstProblem(targets), p.uncertified)}
 	if !workload.Irreconcilable(p.seen.Service, service) { // else it goes, and is made when it is gone
 		plan.Children = append(plan.Children, engine.Child{Object: service})
 	}
@@ -149,8 +157,8 @@ func (p *planner) standard(pod corev1.PodSpec, targets []*target) engine.Plan {
 		plan.Children = append(plan.Children, engine.Child{Object: scaler})
 	}
 	router, outline := p.standing(), p.outline(service)
-	route, reached, problem := p.route(outline)
-	if route != nil {
+	routes, reached, problem := p.routes(outline)
+	for _, route := range routes {
 		plan.Children = append(plan.Children, engine.Child{Object: route})
 	}
 	if plan.Problem = cmp.Or(plan.Problem, problem); router.Status == metav1.ConditionTrue {
@@ -161,7 +169,10 @@ func (p *planner) standard(pod corev1.PodSpec, targets []*target) engine.Plan {
 		router = kube.Condition{Status: metav1.ConditionFalse, Reason: problem.Reason, Message: problem.Message}
 		plan.Problem = cmp.Or(plan.Problem, problem)
 	}
-	plan.Status = p.status(targets, router, nil, urls.Components[v1beta1.PredictorComponent])
+	if p.uncertified != nil {
+		router = kube.Condition{Status: metav1.ConditionFalse, Reason: p.uncertified.Reason, Message: p.uncertified.Message}
+	}
+	plan.Status = p.status(targets, router, nil, p.urlOf(urls.Components[v1beta1.PredictorComponent]))
 	return plan
 }
 
@@ -175,7 +186,7 @@ func noKEDA() *engine.Problem {
 func (p *planner) knative(pod corev1.PodSpec, targets []*target) engine.Plan {
 	service, note := p.ksvc(pod)
 	p.mark(service, targets)
-	plan := engine.Plan{Children: []engine.Child{{Object: service}}, Problem: firstProblem(targets)}
+	plan := engine.Plan{Children: append(p.trusted(), engine.Child{Object: service}), Problem: firstProblem(targets)}
 	if note != "" {
 		plan.Events = []engine.Event{{Warning: true, Reason: "InitialScaleIgnored", Message: note}}
 	}

@@ -73,6 +73,7 @@ func (p *planner) pod(spec *v1alpha1.InferenceGraphSpec) (corev1.PodSpec, error)
 	for _, name := range router.ImagePullSecrets {
 		pod.ImagePullSecrets = append(pod.ImagePullSecrets, corev1.LocalObjectReference{Name: name})
 	}
+	p.protect(&pod)
 	p.start(&pod, spec)
 	return pod, nil
 }

@@ -15,7 +15,9 @@ import (
 	"github.com/modelplane/modelplane/internal/config"
 	"github.com/modelplane/modelplane/internal/kube"
 	"github.com/modelplane/modelplane/internal/kube/cause"
+	"github.com/modelplane/modelplane/internal/serving/ingress"
 	"github.com/modelplane/modelplane/internal/serving/knative"
+	"github.com/modelplane/modelplane/internal/serving/workload"
 )
 
 // Conditions of a graph besides Ready and those that Knative has.
@@ -26,6 +28,8 @@ const (
 	modeKept = "DeploymentModeKept"
 	// updatesHeld is there only while the router is not what would be made now.
 	updatesHeld = "UpdatesHeld"
+	// settingsIgnored is there only when something that was asked for is not done.
+	settingsIgnored = "SettingsIgnored"
 )
 
 // Reasons.
@@ -35,6 +39,7 @@ const (
 	reasonStarting = "Starting"
 
 	reasonInvalidConfig = "InvalidConfiguration"
+	reasonNoEffect      = "NoEffect"
 )
 
 const labelRevision = "serving.knative.dev/revision"
@@ -97,8 +102,27 @@ func (p *planner) conclude(s *v1alpha1.InferenceGraphStatus, targets []*target, 
 		cs.True(updatesHeld, reasonInvalidConfig, p.doubt())
 	}
 	p.sayModeKept(&cs)
+	if ignored := p.ignored(); len(ignored) > 0 {
+		cs.True(settingsIgnored, reasonNoEffect, strings.Join(ignored, " "))
+	}
 	s.Conditions = render(cs)
 	return sum.Status == metav1.ConditionTrue
+}
+
+// ignored are settings that do nothing here. It is no reason to be unready.
+func (p *planner) ignored() []string {
+	var out []string
+	if p.seen.Mode != config.ModeStandard {
+		return nil
+	}
+	if least := p.graph.Spec.MinReplicas; least != nil && *least == 0 && workload.Class(p.graph.Annotations) == workload.ClassHPA {
+		out = append(out, "The router keeps one pod in spite of minReplicas: 0, because an HPA cannot do without. Set the annotation "+
+			v1beta1.AnnotationAutoscalerClass+": keda, make the graph anew in Knative mode, or set minReplicas to 1.")
+	}
+	if p.seen.Config.Ingress.EnableGatewayAPI {
+		out = append(out, ingress.Ignored(outline(p.graph), p.seen.Config)...)
+	}
+	return out
 }
 
 // sayModeKept tells that an annotation has no effect.
@@ -117,7 +141,7 @@ func render(cs kube.Conditions) []v1beta1.Condition {
 	return kube.Render(cs, func(c kube.Condition) v1beta1.Condition {
 		out := v1beta1.Condition{Type: c.Type, Status: corev1.ConditionStatus(c.Status), Reason: c.Reason, Message: c.Message, Severity: c.Severity}
 		switch {
-		case c.Type == stoppedCondition || c.Type == modeKept || c.Type == updatesHeld:
+		case c.Type == stoppedCondition || c.Type == modeKept || c.Type == updatesHeld || c.Type == settingsIgnored:
 			out.Severity = v1beta1.SeverityInfo
 		case c.Status == metav1.ConditionTrue:
 			out.Reason, out.Message = "", ""

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/modelplane/modelplane/internal/config"
+	"github.com/modelplane/modelplane/internal/serving/activation"
 )
 
 // hosts are the names under which a service is reached from outside.
@@ -54,16 +55,20 @@ func hostsOf(s Service, cfg *config.Config) (hosts, error) {
 	}
 	h.more, h.refused = additionalHosts(h.top, []string{cfg.Ingress.IngressDomain}, cfg,
 		"Use .IngressDomain at the end of domainTemplate in inferenceservice-config.")
-	if cfg.Ingress.EnableGatewayAPI && len(h.more) >= mostHosts {
-		h.refused = append(h.refused, fmt.Sprintf("Of ingress.additionalIngressDomains those after %q are left out, because an HTTPRoute takes %d hosts. "+
-			"Remove some in inferenceservice-config, or give the Gateway a host that covers several.", h.more[mostHosts-2], mostHosts))
+	if len(h.more) >= mostHosts {
+		h.refused = append(h.refused, fmt.Sprintf("Of ingress.additionalIngressDomains those after %q are left out, because a service has at most %d hosts. "+
+			"Remove some in inferenceservice-config.", h.more[mostHosts-2], mostHosts))
 		h.more = h.more[:mostHosts-1]
 	}
 	return h, nil
 }
 
-// mostHosts is how many an HTTPRoute may have; the API server refuses one with more.
-const mostHosts = 16
+const (
+	// mostHosts is how many a service has of its own at most. Each sixteen take an HTTPRoute.
+	mostHosts = activation.MostHosts - 2
+	// hostsPerRoute is how many an HTTPRoute may have; the API server refuses one with more.
+	hostsPerRoute = 16
+)
 
 // domainData and pathData are what templates know; other names in them are mistakes.
 type (

@@ -6,9 +6,12 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/modelplane/modelplane/internal/config"
@@ -147,6 +150,47 @@ func below(t *testing.T, route *gatewayv1.HTTPRoute, c standardCase) {
 		}
 		if len(rule.Matches) == 0 {
 			t.Errorf("%s has a rule that takes everything", Key(route))
+		}
+	}
+}
+
+// TestManyHosts: a service with many hosts gets as many routes as these take, each of which the API server takes, and beyond a
+// thousand says what is left out.
+func TestManyHosts(t *testing.T) {
+	cfg := config.Default()
+	cfg.Ingress.EnableGatewayAPI, cfg.Ingress.KServeIngressGateway, cfg.Ingress.IngressDomain = true, "a/b", "models.test"
+	s := Service{Name: "iris", Namespace: "team", Predictor: Backend{Service: &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "iris-predictor"}}}}
+	for _, c := range []struct{ domains, hosts, routes, ignored int }{{0, 1, 1, 0}, {15, 16, 1, 0}, {16, 17, 2, 0}, {99, 100, 7, 0}, {999, 1000, 63, 0}, {1200, 1000, 63, 1}} {
+		cfg.Ingress.AdditionalIngressDomains = nil
+		for i := range c.domains {
+			cfg.Ingress.AdditionalIngressDomains = append(cfg.Ingress.AdditionalIngressDomains, fmt.Sprintf("d%d.test", i))
+		}
+		objects, err := Objects(s, cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		hosts, names := map[gatewayv1.Hostname]bool{}, []string{}
+		for _, o := range objects {
+			route := o.(*gatewayv1.HTTPRoute)
+			names = append(names, route.Name)
+			if route.Name == "iris-predictor" {
+				continue
+			}
+			if n := len(route.Spec.Hostnames); n < 1 || n > 16 {
+				t.Errorf("%d domains: %s has %d hosts", c.domains, route.Name, n)
+			}
+			for _, host := range route.Spec.Hostnames {
+				hosts[host] = true
+			}
+		}
+		wanted := RouteNames(s, cfg)
+		slices.Sort(names)
+		slices.Sort(wanted)
+		if len(hosts) != c.hosts || len(names) != c.routes+1 || !slices.Equal(names, wanted) || len(Ignored(s, cfg)) != c.ignored {
+			t.Errorf("%d domains: %d hosts, routes %v, names %v, ignored %v", c.domains, len(hosts), names, wanted, Ignored(s, cfg))
+		}
+		if led := HostsOf(objects, "iris-predictor"); len(led) != c.hosts+1 {
+			t.Errorf("%d domains: %d hosts lead to the predictor", c.domains, len(led))
 		}
 	}
 }

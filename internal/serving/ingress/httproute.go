@@ -57,7 +57,7 @@ func httpRoutes(s Service, h hosts, cfg *config.Config) ([]client.Object, error)
 	if s.Explainer != nil {
 		out = append(out, r.route(s.Name+"-explainer", r.all(*s.Explainer), h.explainer))
 	}
-	out = append(out, r.route(s.Name, r.top(), append([]string{h.top}, h.more...)...))
+	out = append(out, r.routes(r.top(), h)...)
 	if cfg.Ingress.PathTemplate == "" {
 		return out, nil
 	}
@@ -68,9 +68,37 @@ func httpRoutes(s Service, h hosts, cfg *config.Config) ([]client.Object, error)
 	return append(out, r.route(s.Name+"-path", r.below(path), cfg.Ingress.IngressDomain)), nil
 }
 
-// GraphRoute leads to the router of a graph: its only component, which takes all requests. Nil where the graph is not to be
+// routes lead from the service's own hosts: as many as these take.
+func (r router) routes(rules []gatewayv1.HTTPRouteRule, h hosts) []client.Object {
+	var out []client.Object
+	for some := range slices.Chunk(append([]string{h.top}, h.more...), hostsPerRoute) {
+		out = append(out, r.route(numbered(r.s.Name, len(out)), rules, some...))
+	}
+	return out
+}
+
+// numbered is the name of the HTTPRoute for the service's own hosts after so many others.
+func numbered(name string, before int) string {
+	if before == 0 {
+		return name
+	}
+	return fmt.Sprintf("%s-hosts-%d", name, before+1)
+}
+
+// ownRouteNames are the names of those that routes makes.
+func ownRouteNames(s Service, cfg *config.Config) []string {
+	out := []string{s.Name}
+	if h, err := hostsOf(s, cfg); err == nil {
+		for len(out)*hostsPerRoute < 1+len(h.more) {
+			out = append(out, numbered(s.Name, len(out)))
+		}
+	}
+	return out
+}
+
+// GraphRoutes lead to the router of a graph: its only component, which takes all requests. None where the graph is not to be
 // reached from outside, or by an Ingress only, of which graphs have none.
-func GraphRoute(s Service, cfg *config.Config) (*gatewayv1.HTTPRoute, error) {
+func GraphRoutes(s Service, cfg *config.Config) ([]client.Object, error) {
 	if ClusterLocal(s, cfg) || cfg.Ingress.DisableIngressCreation || !cfg.Ingress.EnableGatewayAPI {
 		return nil, nil
 	}
@@ -83,15 +111,18 @@ func GraphRoute(s Service, cfg *config.Config) (*gatewayv1.HTTPRoute, error) {
 		return nil, err
 	}
 	r := router{s: s, cfg: cfg, gateway: gateway}
-	return r.route(s.Name, r.all(s.Predictor), append([]string{h.top}, h.more...)...), nil
+	return r.routes(r.all(s.Predictor), h), nil
 }
+
+// GraphRouteNames are the names of the HTTPRoutes that a graph may have.
+func GraphRouteNames(s Service, cfg *config.Config) []string { return ownRouteNames(s, cfg) }
 
 // RouteNames are the names of the HTTPRoutes of a service; none where it has none.
 func RouteNames(s Service, cfg *config.Config) []string {
 	if !cfg.Ingress.EnableGatewayAPI || ClusterLocal(s, cfg) || cfg.Ingress.DisableIngressCreation {
 		return nil
 	}
-	out := []string{s.Name, s.Name + "-predictor"}
+	out := append(ownRouteNames(s, cfg), s.Name+"-predictor")
 	if s.Transformer != nil {
 		out = append(out, s.Name+"-transformer")
 	}
@@ -197,8 +228,8 @@ func (r router) rule(match gatewayv1.HTTPRouteMatch, b Backend, port int32, more
 
 func (r router) headers(b Backend) gatewayv1.HTTPRouteFilter {
 	set := []gatewayv1.HTTPHeader{{Name: headerName, Value: r.s.Name}, {Name: headerNamespace, Value: r.s.Namespace}}
-	if b.Activated {
-		set = append(set, gatewayv1.HTTPHeader{Name: activation.Header, Value: b.Service.Name + "." + r.s.Namespace})
+	if b.Address != "" {
+		set = append(set, gatewayv1.HTTPHeader{Name: activation.Header, Value: b.Address})
 	}
 	return gatewayv1.HTTPRouteFilter{
 		Type:                  gatewayv1.HTTPRouteFilterRequestHeaderModifier,

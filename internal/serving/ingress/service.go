@@ -37,8 +37,8 @@ type Backend struct {
 	Canaries []Share
 	// Model that an explainer explains, if it is not named like the service.
 	Model string
-	// Activated says that its requests go through the activator, which has to be told whom they are for.
-	Activated bool
+	// Address says whom requests are for that go through the activator; empty: they do not.
+	Address string
 }
 
 // Service is an InferenceService in Standard mode as far as routing goes.

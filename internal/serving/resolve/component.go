@@ -3,14 +3,17 @@
 package resolve
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/modelplane/modelplane/api/serving/v1beta1"
 	"github.com/modelplane/modelplane/internal/engine"
@@ -127,7 +130,7 @@ func (b *builder) annotations(runtime, internal, own map[string]string) map[stri
 }
 
 // helpers are the annotations by which the pod webhook adds the agent.
-func helpers(of v1beta1.ComponentType, ext v1beta1.ComponentExtensionSpec) map[string]string {
+func (b *builder) helpers(of v1beta1.ComponentType, ext v1beta1.ComponentExtensionSpec) map[string]string {
 	out := map[string]string{}
 	if l := ext.Logger; l != nil {
 		out[v1beta1.AnnotationLogger] = "true"
@@ -147,11 +150,21 @@ func helpers(of v1beta1.ComponentType, ext v1beta1.ComponentExtensionSpec) map[s
 		if batch.MaxBatchSize != nil {
 			out[v1beta1.AnnotationBatcherMaxBatchSize] = strconv.Itoa(*batch.MaxBatchSize)
 		}
-		if batch.MaxLatency != nil {
-			out[v1beta1.AnnotationBatcherMaxLatency] = strconv.Itoa(*batch.MaxLatency)
+		if wait := batchWait(batch, b.seen.Config.Batcher.MaxLatency); wait > 0 {
+			out[v1beta1.AnnotationBatcherMaxLatency] = strconv.Itoa(wait)
 		}
 	}
 	return out
+}
+
+// batchWait is how many milliseconds the oldest request of a batch waits: no longer than either limit says. Zero leaves it to
+// the platform.
+func batchWait(batch *v1beta1.Batcher, platform int) int {
+	wait := ptr.Deref(batch.MaxLatency, 0)
+	if t := ptr.Deref(batch.Timeout, 0); t > 0 && t < math.MaxInt32/1000 && t*1000 < cmp.Or(wait, platform) {
+		return t * 1000
+	}
+	return wait
 }
 
 // fetch checks where the model comes from and prepares the pod for it: several

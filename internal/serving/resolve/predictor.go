@@ -36,7 +36,7 @@ func (b *builder) predictor(spec *v1beta1.PredictorSpec) (*Component, *Failure) 
 	if internal == nil {
 		internal = map[string]string{}
 	}
-	maps.Copy(internal, helpers(of, spec.ComponentExtensionSpec))
+	maps.Copy(internal, b.helpers(of, spec.ComponentExtensionSpec))
 	if trainedmodels.MultiModel(spec) {
 		maps.Copy(internal, b.agent())
 	}

@@ -69,7 +69,7 @@ func (b *builder) transformer(mesh bool) (*Component, *Failure) {
 	if len(pod.Containers) == 0 {
 		return nil, b.failed(of, fmt.Errorf("spec.transformer has no container; add one to spec.transformer.containers"))
 	}
-	internal := helpers(of, spec.ComponentExtensionSpec)
+	internal := b.helpers(of, spec.ComponentExtensionSpec)
 	main := &pod.Containers[0]
 	args := arguments(main.Args)
 	args.add(ArgModelName, b.isvc.Name)
@@ -105,7 +105,7 @@ func (b *builder) explainer() (*Component, *Failure) {
 		if spec.ART.Storage != nil {
 			src.Spec = &spec.ART.Storage.StorageSpec
 		}
-		return b.around(of, pod, src, helpers(of, spec.ComponentExtensionSpec), spec.ComponentExtensionSpec)
+		return b.around(of, pod, src, b.helpers(of, spec.ComponentExtensionSpec), spec.ComponentExtensionSpec)
 	}
 	if len(pod.Containers) == 0 {
 		return nil, b.failed(of, fmt.Errorf("spec.explainer has neither art nor a container; fill in one of them"))
@@ -118,7 +118,7 @@ func (b *builder) explainer() (*Component, *Failure) {
 	args.addWorkers(spec.ComponentExtensionSpec)
 	main.Args = args
 	src.URI = valueOf(main.Env, envStorageURI)
-	return b.around(of, pod, src, helpers(of, spec.ComponentExtensionSpec), spec.ComponentExtensionSpec)
+	return b.around(of, pod, src, b.helpers(of, spec.ComponentExtensionSpec), spec.ComponentExtensionSpec)
 }
 
 // art is the container of an ART explainer.

@@ -3,6 +3,8 @@
 package standard
 
 import (
+	"fmt"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
 
@@ -22,11 +24,13 @@ func (p *planner) activate() {
 		if !p.off() {
 			c.Activation = workload.Activate(c.Part)
 		}
-		if c.Activation != nil || c.Worker != nil || !p.seen.Led(c.Name) && !p.seen.Leaves(c.Name) {
-			continue
+		if c.Activation == nil && c.Worker == nil && (p.seen.Led(c.Name) || p.seen.Leaves(c.Name)) {
+			if answers := p.seen.Available(c.Name); !answers || !p.seen.Fronted(c.Name) {
+				c.Leaving, c.Activation = answers, leaving(c)
+			}
 		}
-		if answers := p.seen.Available(c.Name); !answers || !p.seen.Fronted(c.Name) {
-			c.Leaving, c.Activation = answers, leaving(c)
+		if c.Activation != nil {
+			c.Activation.Key = activation.KeyOf(p.isvc.UID, c.Name)
 		}
 	}
 }
@@ -40,7 +44,11 @@ func (p *planner) lead(c *resolve.Component, front *frontDoor) {
 	if c.Activation == nil {
 		return
 	}
-	c.Activation.Hosts = p.hostsOf(c, front)
+	hosts := ingress.HostsOf(front.objects, c.Name)
+	if left := c.Activation.Fit(hosts, p.addressOf(c)); left > 0 && !p.cfg.Ingress.EnableGatewayAPI { // a Gateway says it by a header
+		front.ignored = append(front.ignored, fmt.Sprintf("Requests for %d hosts of the %s are not answered, because the activator can be told only of those until %q. "+
+			"Remove domains from ingress.additionalIngressDomains in inferenceservice-config, or set ingress.enableGatewayApi.", left, c.Component, hosts[len(hosts)-left-1]))
+	}
 	known := p.seen.Services[activation.PodsService(c.Name)]
 	c.Led = !c.Leaving && known != nil && (p.seen.Led(c.Name) || known.Annotations[activation.Annotation] == c.Activation.Encode())
 }
@@ -51,14 +59,12 @@ func leaving(c *resolve.Component) *activation.Settings {
 	return &activation.Settings{Metric: activation.Concurrency, Target: 100, Min: least, Max: max(c.Scale.MaxReplicas, least)}
 }
 
-// hostsOf are the names by which the activator knows requests for a component, besides that of its Service: those from
-// outside, and the address of the Service.
-func (p *planner) hostsOf(c *resolve.Component, front *frontDoor) []string {
-	hosts := ingress.HostsOf(front.objects, c.Name)
-	if s := p.seen.Services[c.Name]; s != nil && s.Spec.ClusterIP != "" && s.Spec.ClusterIP != corev1.ClusterIPNone {
-		hosts = append(hosts, s.Spec.ClusterIP)
+// addressOf is that of the Service of a component, by which requests come, too; empty while it has none.
+func (p *planner) addressOf(c *resolve.Component) string {
+	if s := p.seen.Services[c.Name]; s != nil && s.Spec.ClusterIP != corev1.ClusterIPNone {
+		return s.Spec.ClusterIP
 	}
-	return hosts
+	return ""
 }
 
 // addActivation adds what the activator knows a component by, and what leads requests there.

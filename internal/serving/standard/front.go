@@ -120,7 +120,11 @@ func (p *planner) refuseAnnotations(door *frontDoor) {
 }
 
 func (p *planner) backend(c *resolve.Component) ingress.Backend {
-	return ingress.Backend{Service: workload.Service(c.Part, p.cfg), Timeout: c.Scale.TimeoutSeconds, Activated: c.Activation != nil}
+	b := ingress.Backend{Service: workload.Service(c.Part, p.cfg), Timeout: c.Scale.TimeoutSeconds}
+	if c.Activation != nil {
+		b.Address = c.Activation.Address(p.isvc.Namespace, c.Name)
+	}
+	return b
 }
 
 // throughTransformer tells whether requests go to the transformer. One that is

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/modelplane/modelplane/api/serving/v1alpha1"
@@ -40,6 +41,7 @@ func examineGraph(g *v1alpha1.InferenceGraph) *report {
 		found.Refuse(field.Invalid(at, name, fmt.Sprintf("a name must consist of lower case alphanumeric characters or '-', must start "+
 			"with a letter and end with a letter or digit (regex used for validation is '%s')", nameFormat)))
 	}
+	examineGraphNumbers(found, &g.Spec, field.NewPath("spec"))
 	nodes := field.NewPath("spec", "nodes")
 	if _, ok := g.Spec.Nodes[v1alpha1.GraphRootNodeName]; !ok {
 		found.Refuse(field.Required(nodes.Key(v1alpha1.GraphRootNodeName), "root node not found: every request starts at the node called root; add it"))
@@ -48,6 +50,38 @@ func examineGraph(g *v1alpha1.InferenceGraph) *report {
 		examineNode(found, g.Spec.Nodes, g.Spec.Nodes[name], nodes.Key(name))
 	}
 	return found
+}
+
+// examineGraphNumbers refuses what the router, or its autoscaler, would make something else of.
+func examineGraphNumbers(found *report, spec *v1alpha1.InferenceGraphSpec, at *field.Path) {
+	times := []struct {
+		at *field.Path
+		is *int64
+	}{{at.Child("timeout"), spec.TimeoutSeconds}}
+	if r := spec.RouterTimeouts; r != nil {
+		at := at.Child("routerTimeouts")
+		times = append(times, []struct {
+			at *field.Path
+			is *int64
+		}{{at.Child("serverRead"), r.ServerRead}, {at.Child("serverWrite"), r.ServerWrite}, {at.Child("serverIdle"), r.ServerIdle}, {at.Child("serviceClient"), r.ServiceClient}}...)
+	}
+	for _, t := range times {
+		if n := ptr.Deref(t.is, 0); n < 0 {
+			found.Refuse(field.Invalid(t.at, n, "must be a number of seconds, not less than 0; 0 means no limit"))
+		}
+	}
+	least := ptr.Deref(spec.MinReplicas, 1)
+	for _, n := range []struct {
+		at *field.Path
+		is int32
+	}{{at.Child("minReplicas"), least}, {at.Child("maxReplicas"), spec.MaxReplicas}} {
+		if n.is < 0 {
+			found.Refuse(field.Invalid(n.at, n.is, "cannot be less than 0"))
+		}
+	}
+	if spec.MaxReplicas > 0 && least > spec.MaxReplicas {
+		found.Refuse(field.Invalid(at.Child("minReplicas"), least, fmt.Sprintf("cannot be greater than maxReplicas, which is %d; lower the one or raise the other", spec.MaxReplicas)))
+	}
 }
 
 func examineNode(found *report, nodes map[string]v1alpha1.InferenceRouter, node v1alpha1.InferenceRouter, at *field.Path) {

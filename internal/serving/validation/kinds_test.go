@@ -66,6 +66,10 @@ func container(spec string) string {
 
 var otherExamples = []example{
 	accepted("graph", graph("root: {routerType: Sequence, steps: [{name: a, serviceName: a}, {name: b, nodeName: next}]}, next: {routerType: Splitter, steps: [{serviceUrl: 'http://a', weight: 30}, {serviceName: b, weight: 70}]}")),
+	rejected("graph with times below 0", strings.Replace(graph("root: {routerType: Sequence, steps: [{serviceName: a}]}"), "spec: {", "spec: {timeout: -5, routerTimeouts: {serverRead: -1, serverWrite: -1, serverIdle: -1, serviceClient: -1}, ", 1)),
+	accepted("graph without time limits", strings.Replace(graph("root: {routerType: Sequence, steps: [{serviceName: a}]}"), "spec: {", "spec: {timeout: 0, minReplicas: 0, routerTimeouts: {serviceClient: 0}, ", 1)),
+	rejected("graph with fewer pods than none", strings.Replace(graph("root: {routerType: Sequence, steps: [{serviceName: a}]}"), "spec: {", "spec: {minReplicas: -1, maxReplicas: -1, ", 1)),
+	rejected("graph with more pods at least than at most", strings.Replace(graph("root: {routerType: Sequence, steps: [{serviceName: a}]}"), "spec: {", "spec: {minReplicas: 3, maxReplicas: 2, ", 1)),
 	rejected("graph with a dot in its name", graphNamed("a.b", "root: {routerType: Sequence, steps: [{serviceName: a}]}")),
 	rejected("graph without root", graph("start: {routerType: Sequence, steps: [{serviceName: a}]}")),
 	rejected("graph with a step name twice", graph("root: {routerType: Ensemble, steps: [{name: a, serviceName: a}, {name: a, serviceName: b}]}")),

@@ -4,6 +4,7 @@ package validation
 
 import (
 	"fmt"
+	"math"
 	"slices"
 
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
@@ -83,8 +84,26 @@ func (s *service) checkBounds(p *part) {
 	if n := ptr.Deref(e.TimeoutSeconds, 0); n < 0 {
 		s.Refuse(field.Invalid(p.path.Child("timeout"), n, "must be a number of seconds, not less than 0"))
 	}
+	s.checkBatcher(p)
 	if n := ptr.Deref(e.CanaryTrafficPercent, 0); n < 0 || n > 100 {
 		s.Refuse(field.Invalid(p.path.Child("canaryTrafficPercent"), n, "must be a percentage from 0 to 100"))
+	}
+}
+
+// checkBatcher refuses what the agent could not start with.
+func (s *service) checkBatcher(p *part) {
+	b := p.scale.Batcher
+	if b == nil {
+		return
+	}
+	for _, n := range []struct {
+		name string
+		is   *int
+		what string
+	}{{"maxBatchSize", b.MaxBatchSize, "a number of instances"}, {"maxLatency", b.MaxLatency, "a number of milliseconds"}, {"timeout", b.Timeout, "a number of seconds"}} {
+		if n.is != nil && (*n.is < 1 || *n.is > math.MaxInt32) {
+			s.Refuse(field.Invalid(p.path.Child("batcher", n.name), *n.is, fmt.Sprintf("must be %s from 1 to %d; leave it out for the platform's", n.what, math.MaxInt32)))
+		}
 	}
 }
 

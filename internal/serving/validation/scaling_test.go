@@ -35,6 +35,9 @@ var scalingExamples = []example{
 	rejected("no target for the activator", isvc(standard, predictor("minReplicas: 0, scaleTarget: 0"))).with(activatorOn),
 	accepted("to zero by cpu", isvc(standard, predictor("minReplicas: 0, scaleMetric: cpu, scaleTarget: 50"))).with(activatorOn),
 	rejected("concurrency below 0", isvc(knative, predictor("containerConcurrency: -1"))),
+	rejected("batcher with numbers below 1", isvc(standard, predictor("batcher: {maxBatchSize: 0, maxLatency: -1, timeout: -5}"))),
+	accepted("batcher with a timeout", isvc(standard, predictor("batcher: {maxLatency: 5000, timeout: 1}"))),
+	rejected("timeout below 0 in Standard mode", isvc(standard, `{predictor: {timeout: -5}, transformer: {timeout: -1}}`)),
 	rejected("timeout below 0", isvc(knative, predictor("timeout: -1"))),
 	rejected("more than all traffic", isvc(knative, predictor("canaryTrafficPercent: 101"))),
 

@@ -32,6 +32,9 @@ type Options struct {
 	Fetch fetch.Options
 	Log   *slog.Logger
 
+	// Sockets is where the kernel tells who listens; empty: where it always does.
+	Sockets string
+
 	// Every is how often the list and the server are looked at; Pauses are those after failures, the last again and again;
 	// Patience is how long a server may take to start before the start of this process goes on without.
 	Every    time.Duration
@@ -74,6 +77,9 @@ func New(o Options) *Puller {
 	if o.Every == 0 {
 		o.Every = every
 	}
+	if o.Sockets == "" {
+		o.Sockets = "/proc/self/net"
+	}
 	if o.Pauses == nil {
 		o.Pauses = pauses
 	}
@@ -104,7 +110,7 @@ func (p *Puller) Run(ctx context.Context) error {
 	ticker := time.NewTicker(p.Every)
 	defer ticker.Stop()
 	defer p.workers.Wait()
-	state := unseen
+	was := p.listening()
 	for {
 		select {
 		case <-ctx.Done():
@@ -112,7 +118,7 @@ func (p *Puller) Run(ctx context.Context) error {
 		case <-ticker.C:
 		}
 		p.look(ctx, false)
-		state = p.watchServer(ctx, state)
+		was = p.watchServer(was)
 	}
 }
 
@@ -170,31 +176,22 @@ func (p *Puller) worker(ctx context.Context, name string) *worker {
 	return w
 }
 
-// server is what is known of the model server.
-type server int
-
-const (
-	unseen server = iota
-	up
-	down
-)
-
-// watchServer notices that the server has restarted, and has everything loaded again: it keeps models in memory.
-func (p *Puller) watchServer(ctx context.Context, was server) server {
-	switch reachable := p.reachable(ctx); {
-	case !reachable && was == unseen:
-		return unseen
-	case !reachable:
-		return down
-	case was != down:
-		return up
+// watchServer notices that the server has started again, and has everything loaded again: it keeps models in memory. Between two
+// looks it may have been gone for a moment only, so that it is known by the sockets it listens at: another start has others.
+func (p *Puller) watchServer(was sockets) sockets {
+	now := p.listening()
+	switch {
+	case len(now) == 0: // it is starting
+		return was
+	case len(was) == 0 || now.shares(was):
+		return now
 	}
 	p.epoch++
-	p.Log.Info("The model server is back; its models are loaded again", "models", len(p.models))
+	p.Log.Info("The model server was started again; its models are loaded again", "models", len(p.models))
 	for _, w := range p.models {
 		w.renew(p.epoch)
 	}
-	return up
+	return now
 }
 
 // errGone says that nobody wants it any more.
