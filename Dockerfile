@@ -18,12 +18,13 @@ COPY charts charts
 COPY cmd cmd
 COPY internal internal
 RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache/go-build \
-    CGO_ENABLED=0 GOOS=$TARGETOS GOARCH=$TARGETARCH go build -trimpath -buildvcs=false \
-    -ldflags "-s -w -buildid= \
+    export CGO_ENABLED=0 GOOS=$TARGETOS GOARCH=$TARGETARCH; \
+    ldflags="-s -w -buildid= \
       -X github.com/modelplane/modelplane/internal/version.version=$VERSION \
       -X github.com/modelplane/modelplane/internal/version.commit=$COMMIT \
-      -X github.com/modelplane/modelplane/internal/version.date=$DATE" \
-    -o /bin/ ./cmd/modelplane ./cmd/modelplane-pod \
+      -X github.com/modelplane/modelplane/internal/version.date=$DATE"; \
+    go build -trimpath -buildvcs=false -ldflags "$ldflags" -o /bin/ ./cmd/modelplane \
+ && go build -trimpath -buildvcs=false -tags grpcnotrace -ldflags "$ldflags" -o /bin/ ./cmd/modelplane-pod \
  && chmod 0555 /bin/modelplane /bin/modelplane-pod \
  && mkdir /program && mv /bin/modelplane /program/ && ln -s modelplane /program/model-registry \
  && mkdir -p /out/etc/ssl/certs \

@@ -23,6 +23,9 @@ const (
 
 	gatewayNamespace = "envoy-gateway-system" // of Envoy Gateway and Envoy
 	gatewayName      = "kserve/kserve-ingress-gateway"
+	// gatewayProxy is what Envoy Gateway calls the Deployment and the Service of that Gateway's Envoy; formerProxy is what they
+	// were called while there could be only one.
+	gatewayProxy, formerProxy = "envoy-kserve-kserve-ingress-gateway-deaaa49b", "envoy"
 	// localDomain is resolved to this machine by curl and browsers without asking anybody.
 	localDomain = "localhost"
 	// doorAddress is where the Gateway takes requests: modelplane-local leads Services of type LoadBalancer there.
@@ -51,9 +54,27 @@ func (u *up) door(ctx context.Context, kubeconfig string) (bool, error) {
 	if !errors.Is(err, syscall.EADDRINUSE) {
 		return false, fmt.Errorf("the gateway cannot listen on this machine: %w; leave it out with --no-gateway", err)
 	}
-	address, err := u.kubectl(ctx, kubeconfig, "", "get", "service", "envoy", "--namespace", gatewayNamespace, "--ignore-not-found",
-		"-o", "jsonpath={.status.loadBalancer.ingress[0].hostname}")
-	return address != "", err
+	found, err := u.kubectl(ctx, kubeconfig, "", "get", "service", gatewayProxy, formerProxy, "--namespace", gatewayNamespace, "--ignore-not-found",
+		"-o", "jsonpath={range .items[*]}{.metadata.name} {.status.loadBalancer.ingress[0].hostname}{\"\\n\"}{end}")
+	if err != nil {
+		return false, err
+	}
+	ours := false
+	for line := range strings.Lines(found) {
+		name, address, _ := strings.Cut(strings.TrimSpace(line), " ")
+		ours = ours || address != ""
+		if name == formerProxy {
+			err = u.endFormerProxy(ctx, kubeconfig)
+		}
+	}
+	return ours, err
+}
+
+// endFormerProxy frees the port of the Gateway for the Envoy that has another name now.
+func (u *up) endFormerProxy(ctx context.Context, kubeconfig string) error {
+	_, err := u.kubectl(ctx, kubeconfig, "", "delete", "--namespace", gatewayNamespace, "--ignore-not-found",
+		"service/"+formerProxy, "deployment/"+formerProxy, "poddisruptionbudget/"+formerProxy)
+	return err
 }
 
 // bringGateway makes the images and applies everything, and leaves it to start. It returns nothing where the gateway is
@@ -165,10 +186,10 @@ func gatewayDefinitions(ctx context.Context) ([]string, error) {
 	}
 	api, controller, _ := strings.Cut(dirs, "\n")
 	var out []string
-	for _, kind := range []string{"gatewayclasses", "gateways", "httproutes", "grpcroutes", "referencegrants"} {
+	for _, kind := range []string{"gatewayclasses", "gateways", "httproutes", "grpcroutes", "referencegrants", "backendtlspolicies"} {
 		out = append(out, filepath.Join(api, "config/crd/standard/gateway.networking.k8s.io_"+kind+".yaml"))
 	}
-	for _, kind := range []string{"backendtrafficpolicies"} {
+	for _, kind := range []string{"backendtrafficpolicies", "backends", "envoyextensionpolicies"} {
 		out = append(out, filepath.Join(controller, "charts/gateway-helm/charts/crds/crds/generated/gateway.envoyproxy.io_"+kind+".yaml"))
 	}
 	return out, nil
@@ -200,7 +221,7 @@ func (u *up) awaitGateway(ctx context.Context, kubeconfig string, g *gateway) er
 	}
 	namespace, name, _ := strings.Cut(gatewayName, "/")
 	in := []string{"--namespace", gatewayNamespace}
-	for _, deployment := range []string{"envoy-gateway", "envoy"} {
+	for _, deployment := range []string{"envoy-gateway", gatewayProxy} {
 		_, err := patiently(ctx, u.timeout, notThere, func(ctx context.Context) (string, error) {
 			return u.kubectl(ctx, kubeconfig, "", append(in, "rollout", "status", "deployment/"+deployment, "--timeout", u.timeout.String())...)
 		})

@@ -4,6 +4,8 @@ package main
 
 import (
 	"context"
+	"crypto/sha256"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -163,6 +165,14 @@ func TestGatewayManifests(t *testing.T) {
 		if !found[want] {
 			t.Errorf("%s is missing", want)
 		}
+	}
+}
+
+// TestGatewayProxy: Envoy Gateway makes the name of its Gateway's.
+func TestGatewayProxy(t *testing.T) {
+	want := fmt.Sprintf("envoy-%s-%.4x", strings.ReplaceAll(gatewayName, "/", "-"), sha256.Sum256([]byte(gatewayName)))
+	if gatewayProxy != want {
+		t.Errorf("the proxy of %s is called %s, not %s", gatewayName, want, gatewayProxy)
 	}
 }
 

@@ -312,6 +312,33 @@ func TestClientAuthority(t *testing.T) {
 	}
 }
 
+// TestWebhookAliases: configurations of an earlier installation reach the webhooks by the names that they call, with a certificate
+// that is good for these.
+func TestWebhookAliases(t *testing.T) {
+	const alias = "maas-controller-webhook-service"
+	values := withoutDefinitions()
+	values["webhook"] = map[string]any{"aliases": []any{alias, "modelplane-webhook"}, "certificates": map[string]any{"source": "cert-manager"}}
+	services := map[string]string{}
+	for _, o := range render(t, values) {
+		text := oneLine(t, o.Object)
+		switch o.GetKind() {
+		case "Service":
+			services[o.GetName()] += oneLine(t, o.Object["spec"])
+		case "Deployment":
+			if want := `"--webhook-alias=` + alias + `,modelplane-webhook"`; !strings.Contains(text, want) {
+				t.Errorf("%s is missing in %s", want, text)
+			}
+		case "Certificate":
+			if want := `"` + alias + `.` + o.GetNamespace() + `.svc"`; !strings.Contains(text, want) {
+				t.Errorf("%s is missing in %s", want, text)
+			}
+		}
+	}
+	if services[alias] == "" || services[alias] != services["modelplane-webhook"] {
+		t.Errorf("the Services are %v", services)
+	}
+}
+
 func TestMemoryLimit(t *testing.T) {
 	for limit, want := range map[string]string{"512Mi": "460MiB", "2Gi": "1843MiB", "1G": "", "": ""} {
 		values := withoutDefinitions()

@@ -4,6 +4,7 @@ package packaging
 
 import (
 	"encoding/json"
+	"errors"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -18,8 +19,12 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/modelplane/modelplane/internal/chart/charttest"
-	_ "github.com/modelplane/modelplane/internal/config"  // registers metrics
-	_ "github.com/modelplane/modelplane/internal/engine"  // registers metrics
+	_ "github.com/modelplane/modelplane/internal/config" // registers metrics
+	_ "github.com/modelplane/modelplane/internal/engine" // registers metrics
+	"github.com/modelplane/modelplane/internal/maas/api"
+	"github.com/modelplane/modelplane/internal/maas/metering"
+	"github.com/modelplane/modelplane/internal/maas/payload"
+	"github.com/modelplane/modelplane/internal/maas/quota"
 	_ "github.com/modelplane/modelplane/internal/manager" // registers metrics
 	"github.com/modelplane/modelplane/internal/modelregistry/catalog"
 	"github.com/modelplane/modelplane/internal/modelregistry/server"
@@ -52,7 +57,7 @@ var (
 // TestDashboardsShowWhatExists compares every query with the metrics that the code registers.
 func TestDashboardsShowWhatExists(t *testing.T) {
 	files, err := filepath.Glob(filepath.Join(charttest.Dir(), "files", "dashboard*.json"))
-	if err != nil || len(files) != 3 {
+	if err != nil || len(files) != 4 {
 		t.Fatalf("%d dashboards: %v", len(files), err)
 	}
 	registered := registeredMetrics(t)
@@ -136,6 +141,12 @@ func registeredMetrics(t *testing.T) map[string][]string {
 		server.NewMetrics(server.NewAPI(slog.New(slog.DiscardHandler)), servers)
 		catalog.NewMetrics(servers)
 		servers.MustRegister(collectors.NewDBStatsCollector(nil, "registry"))
+		api.NewMetrics(servers)
+		api.CacheMetrics(servers, nil)
+		payload.NewMetrics(servers)
+		if err := errors.Join(metering.NewMetrics(0).Register(servers), quota.NewLedger(nil, quota.LedgerOptions{}).Register(servers)); err != nil {
+			t.Error(err)
+		}
 		servers.Describe(found)
 	}()
 	out := map[string][]string{}
@@ -178,7 +189,7 @@ var meshMetrics = map[string][]string{
 func check(expr, legend string, registered map[string][]string) []string {
 	var problems []string
 	var names []string
-	for _, name := range metricPattern.FindAllString(labelPattern.ReplaceAllString(expr, ""), -1) {
+	for _, name := range metricPattern.FindAllString(groupPattern.ReplaceAllString(labelPattern.ReplaceAllString(expr, ""), ""), -1) {
 		if !slices.Contains(functions, name) {
 			names = append(names, strings.TrimSuffix(strings.TrimSuffix(name, "_bucket"), "_count"))
 		}

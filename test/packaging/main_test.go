@@ -29,6 +29,7 @@ func everything() map[string]any {
 		"extraEnv":         []any{map[string]any{"name": "HTTPS_PROXY", "value": "http://proxy.example:3128"}},
 		"webhook": map[string]any{
 			"certificates": map[string]any{"source": "cert-manager"},
+			"aliases":      []any{"maas-controller-webhook-service"},
 			"clientCA":     map[string]any{"configMap": "authorities", "names": []any{"kube-apiserver"}},
 		},
 		"networkPolicy": map[string]any{

@@ -1520,6 +1520,14 @@
   - patch
   - watch
 - apiGroups:
+  - kuadrant.io
+  resources:
+  - kuadrants
+  verbs:
+  - get
+  - list
+  - watch
+- apiGroups:
   - maas.opendatahub.io
   resources:
   - aitenants
@@ -1560,8 +1568,15 @@
   - maas.opendatahub.io
   resources:
   - configs
+  verbs:
+  - list
+  - watch
+- apiGroups:
+  - maas.opendatahub.io
+  resources:
   - externalmodels
   verbs:
+  - get
   - list
   - watch
 - apiGroups:
@@ -1832,6 +1847,14 @@
   - patch
   - watch
 - apiGroups:
+  - kuadrant.io
+  resources:
+  - kuadrants
+  verbs:
+  - get
+  - list
+  - watch
+- apiGroups:
   - maas.opendatahub.io
   resources:
   - aitenants
@@ -1872,6 +1895,7 @@
   resources:
   - externalmodels
   verbs:
+  - get
   - list
   - watch
 - apiGroups:

@@ -70,6 +70,7 @@ func (f *maasFlags) register(set *pflag.FlagSet) {
 	set.StringVar(&f.PepperFile, "api-key-pepper-file", "", "file with a secret that goes into the digests of new keys; keys from before stay valid, and without it those from after do not")
 	set.IntVar(&f.AdminAnswers, "sar-cache-max-size", 8192, "how many answers to who is an administrator are remembered")
 	set.IntVar(&f.DebounceSecs, "last-used-debounce-secs", 60, "the use of a key is noted at most once in so many seconds")
+	set.IntVar(&f.UsageDays, "usage-retention-days", 400, "how many days usage is kept; 0: for ever")
 	set.IntVar(&f.MetricsPort, "metrics-port", 9090, "port of /metrics; 0: off")
 	set.StringVar(&f.DatabaseURLFile, "database-url-file", "", "file with the address of the database")
 	set.IntVar(&f.MaxOpen, "db-max-open-conns", 25, "connections to the database at most")
@@ -81,6 +82,8 @@ func (f *maasFlags) register(set *pflag.FlagSet) {
 	set.StringVar(&f.InternalClientCA, "internal-client-ca", "", "file with the authorities of certificates of clients of the internal routes")
 	set.StringSliceVar(&f.InternalClientNames, "internal-client-names", nil, "names in these certificates")
 	set.StringSliceVar(&f.InternalAccounts, "internal-accounts", nil, "Kubernetes accounts whose tokens open the internal routes; * stands for any name (default: those of --namespace)")
+	set.StringVar(&f.InternalKeyFile, "internal-key-file", "", "file with the keys of passes that a gateway's checker sends as X-MaaS-Pass to ask about keys and subscriptions, one on each line; read each time")
+	f.OIDC.Register(set)
 	set.BoolVar(&f.Debug, "debug", false, "let pages of this machine call from a browser; DEBUG_MODE")
 	set.DurationVar(&f.Delay, "shutdown-delay", 5*time.Second, "how long requests are still accepted after the signal to stop")
 	set.StringVar(&f.kubeconfig, "kubeconfig", "", "how to reach the cluster (default KUBECONFIG, the pod's account, or ~/.kube/config)")
@@ -142,7 +145,7 @@ func (f *maasFlags) run(ctx context.Context) error {
 		return err
 	}
 	f.Kube.UserAgent = "modelplane-maas-api/" + version.Get().Version
-	f.Kube.QPS, f.Kube.Burst = 50, 100
+	f.Kube.QPS = -1 // how many questions are under way is bounded
 	f.Log.Info("Starting", "version", version.Get().Version, "tenant", f.TenantName, "namespace", f.Namespace)
 	if os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT") != "" {
 		f.Log.Warn("OTEL_EXPORTER_OTLP_ENDPOINT has no effect: this server exports no traces")

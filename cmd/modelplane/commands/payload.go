@@ -11,11 +11,16 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
 
 	"github.com/modelplane/modelplane/internal/maas/enforce"
+	"github.com/modelplane/modelplane/internal/maas/enforce/builtin"
 	"github.com/modelplane/modelplane/internal/maas/payload"
 	"github.com/modelplane/modelplane/internal/maas/payload/directory"
 	"github.com/modelplane/modelplane/internal/maas/payload/watch"
+	"github.com/modelplane/modelplane/internal/maas/selection"
+	"github.com/modelplane/modelplane/internal/maas/selection/feed"
 	"github.com/modelplane/modelplane/internal/process"
 	"github.com/modelplane/modelplane/internal/process/command"
 	"github.com/modelplane/modelplane/internal/version"
@@ -25,10 +30,11 @@ type payloadFlags struct {
 	payload.Options
 	configFile      string
 	namespaces      []string
+	namespacesFile  string
 	kubeconfig      string
 	tlsCert, tlsKey string
 	insecure        bool
-	decide          decideFlags
+	decide          builtin.Flags
 	log             process.LogOptions
 	handler         slog.Handler
 }
@@ -60,6 +66,8 @@ func (f *payloadFlags) register(c *cobra.Command) {
 	flags.StringVar(&f.configFile, "config-file", "", "file with a PayloadProcessorConfig (required)")
 	flags.StringSliceVar(&f.namespaces, "tenant-namespace", nil,
 		"namespaces whose ExternalModels, ExternalProviders and labelled Secrets are known, separated by commas or given several times (default TENANT_NAMESPACE)")
+	flags.StringVar(&f.namespacesFile, "namespaces-file", "",
+		"file with more such namespaces, one in each line; read again when it changes")
 	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "how to reach the cluster (default KUBECONFIG, the pod's account, or ~/.kube/config)")
 
 	flags.StringVar(&f.Listen, "listen", ":9004", "address for Envoy")
@@ -71,10 +79,11 @@ func (f *payloadFlags) register(c *cobra.Command) {
 
 	flags.IntVar(&f.Bounds.Body, "max-body", 8<<20, "bytes of a request's body at most; a longer one gets 413")
 	flags.Int64Var(&f.Bounds.Held, "max-held", 128<<20, "bytes of all bodies that are held at the same time; more get 503")
+	flags.DurationVar(&f.Bounds.Patience, "body-timeout", time.Minute, "how long a request may take to arrive with its body; then it gets 408")
 	flags.Uint32Var(&f.Streams, "max-streams", 4096, "requests of one connection that are under way at the same time")
 	flags.DurationVar(&f.World.DecideTimeout, "decide-timeout", 5*time.Second, "how long a decision about a request may take; the request is denied then")
 
-	f.decide.register(flags)
+	f.decide.Register(flags)
 
 	flags.StringVar(&f.log.Level, "log-level", "info", "debug, info, warn or error")
 	flags.StringVar(&f.log.Format, "log-format", "json", "json or text")
@@ -102,13 +111,13 @@ func (f *payloadFlags) check() (err error) {
 	if namespace := os.Getenv("TENANT_NAMESPACE"); len(f.namespaces) == 0 && namespace != "" {
 		f.namespaces = []string{namespace}
 	}
-	if len(f.namespaces) == 0 {
+	if len(f.namespaces) == 0 && f.namespacesFile == "" {
 		return errors.New("--tenant-namespace must name at least one namespace; Secrets of others are not read")
 	}
 	f.World.Cluster = os.Getenv("CLUSTER_NAME")
 	f.World.Directory = directory.New()
 	if f.Decides() {
-		if err := f.decide.check(f.tlsCert, f.namespaces, os.Getenv); err != nil {
+		if err := f.decide.Check(f.tlsCert, f.namespaces, os.Getenv); err != nil {
 			return err
 		}
 		f.World.Enforcer = (*enforce.Enforcer)(nil) // the configuration is looked at before its parts are made
@@ -131,7 +140,7 @@ func (f *payloadFlags) run(ctx context.Context) error {
 	cfg.UserAgent = "modelplane-payload-processing/" + version.Get().Version
 	table := directory.New()
 	f.World.Directory = table
-	watcher, err := watch.New(cfg, f.namespaces, table, f.Log)
+	watcher, err := watch.New(cfg, f.namespaces, f.namespacesFile, table, f.Log)
 	if err != nil {
 		return err
 	}
@@ -148,6 +157,28 @@ func (f *payloadFlags) run(ctx context.Context) error {
 		return &command.Failure{Err: err, Logged: true}
 	}
 	f.Log.Info("Stopped")
+	return nil
+}
+
+// decides makes what the plugin maas-enforcement asks.
+func (f *payloadFlags) decides(cfg *rest.Config) error {
+	objects, err := dynamic.NewForConfig(cfg)
+	if err != nil {
+		return fmt.Errorf("prepare to talk to the API server: %w", err)
+	}
+	index := selection.NewIndex()
+	watched, err := feed.New(objects, f.decide.Namespace, index, f.Log)
+	if err != nil {
+		return err
+	}
+	f.Registry = process.NewRegistry("payload-processing")
+	parts, err := builtin.New(f.decide, cfg, index, watched, f.Registry, f.Log)
+	if err != nil {
+		return err
+	}
+	f.World.Enforcer, f.Tasks = parts, append(f.Tasks, parts.Tasks...)
+	known := f.Ready
+	f.Ready = func() error { return errors.Join(parts.Ready(), known()) }
 	return nil
 }
 

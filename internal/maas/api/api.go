@@ -17,6 +17,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"os"
 	"strings"
 	"time"
 	"unicode"
@@ -70,14 +71,17 @@ type Keys interface {
 }
 
 // API answers requests.
-type API struct{ Options }
+type API struct {
+	Options
+	bodies bodies
+}
 
 // New takes all of the options.
 func New(o Options) *API {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	return &API{o}
+	return &API{Options: o}
 }
 
 // route is one line of the API.
@@ -107,7 +111,7 @@ func (a *API) Handler() http.Handler { return a.handler(publicRoutes()) }
 func (a *API) Internal(may func(*http.Request) error) http.Handler {
 	next := a.handler(internalRoutes())
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		if err := may(req); err != nil {
+		if err := may(located(req)); err != nil {
 			a.write(w, req, a.failure(req, err))
 			return
 		}
@@ -141,6 +145,11 @@ func (a *API) run(r route, w http.ResponseWriter, req *http.Request) answer {
 			return a.failure(req, err)
 		}
 	}
+	give, room := a.bodies.take(req, maxBody)
+	if !room {
+		return crowded(req)
+	}
+	defer give()
 	out, err := r.handle(a, req, who)
 	if err != nil {
 		return a.failure(req, err)
@@ -235,6 +244,9 @@ func decode(req *http.Request, into any, mayBeEmpty bool) error {
 	if err != nil {
 		if large, ok := errors.AsType[*http.MaxBytesError](err); ok {
 			return large
+		}
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			return told(http.StatusRequestTimeout, "the body did not arrive in time")
 		}
 		return told(http.StatusBadRequest, "the body cannot be read")
 	}

@@ -89,6 +89,9 @@ func (a *API) createKey(req *http.Request, who Caller) (answer, error) {
 }
 
 func (a *API) mint(req *http.Request, who Caller) (answer, error) {
+	if who.ByKey { // what a key made would live on when that key is revoked
+		return answer{}, coded(http.StatusForbidden, "an API key makes no keys; send a token of the cluster or of the identity provider", "token_required")
+	}
 	var ask createRequest
 	if err := decode(req, &ask, false); err != nil {
 		return answer{}, err
@@ -145,15 +148,9 @@ func (a *API) understand(ask *createRequest, who Caller) (*keys.Record, error) {
 	}, nil
 }
 
-// bind chooses the subscription of a new key. A key cannot make one for another subscription than its own.
+// bind chooses the subscription of a new key.
 func (a *API) bind(name string, who Caller) (string, error) {
 	name = strings.TrimSpace(name)
-	if who.ByKey {
-		if name != "" && name != who.Subscription {
-			return "", coded(http.StatusBadRequest, "an API key makes keys for its own subscription alone; use a token for another", "invalid_subscription")
-		}
-		name = who.Subscription
-	}
 	if name == "" {
 		s, err := a.Index.Default(who.Username, who.Groups)
 		if e, ok := errors.AsType[*selection.Error](err); ok && e.Code == selection.ModelUnhealthy {

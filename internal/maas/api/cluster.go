@@ -23,14 +23,15 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
+
+	"github.com/modelplane/modelplane/internal/maas/enforce/recall"
 )
 
-// How long answers of the API server are believed, and how many are kept. A token that was withdrawn is accepted so much longer;
+// How long answers of the API server are believed. A token that was withdrawn is accepted so much longer;
 // a refusal is asked for again sooner.
 const (
 	believeYes = 30 * time.Second
 	believeNo  = 10 * time.Second
-	keepTokens = 8192
 	askTime    = 5 * time.Second
 	maxToken   = 16 << 10
 )
@@ -46,13 +47,13 @@ type Cluster struct {
 	// GatewayName and GatewayNamespace of the tenant.
 	GatewayName, GatewayNamespace string
 
-	tokens *memory[*Caller]
+	tokens *recall.Memory[*Caller]
 	admins *memory[bool]
 }
 
 // NewCluster remembers so many answers about administrators.
 func NewCluster(c Cluster, admins int) *Cluster {
-	c.tokens, c.admins = newMemory[*Caller](keepTokens), newMemory[bool](admins)
+	c.tokens, c.admins = recall.New[*Caller](), newMemory[bool](admins)
 	return &c
 }
 
@@ -69,16 +70,16 @@ func (c *Cluster) Review(ctx context.Context, token string) (*Caller, error) {
 	if len(token) > maxToken {
 		return nil, nil //nolint:nilnil // it is nobody's
 	}
-	return c.tokens.get(ctx, token, func(ctx context.Context) (*Caller, time.Duration, error) {
+	return c.tokens.Get(ctx, token, func(ctx context.Context) recall.Answer[*Caller] {
 		review, err := c.Client.AuthenticationV1().TokenReviews().Create(ctx,
 			&authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token, Audiences: c.Audiences}}, metav1.CreateOptions{})
 		switch {
 		case err != nil:
-			return nil, 0, fmt.Errorf("ask the API server whose token it is: %w", err)
+			return recall.Answer[*Caller]{Err: fmt.Errorf("ask the API server whose token it is: %w", err)}
 		case !review.Status.Authenticated || review.Status.User.Username == "":
-			return nil, believeNo, nil
+			return recall.Answer[*Caller]{For: believeNo}
 		}
-		return &Caller{Username: review.Status.User.Username, Groups: review.Status.User.Groups}, believeYes, nil
+		return recall.Answer[*Caller]{Value: &Caller{Username: review.Status.User.Username, Groups: review.Status.User.Groups}, Good: true, For: believeYes}
 	})
 }
 

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/modelplane/modelplane/internal/maas/enforce"
 	"github.com/modelplane/modelplane/internal/maas/keys"
 )
 
@@ -30,7 +31,7 @@ type Caller struct {
 	Subscription string
 }
 
-// Reviewer tells whose token it is: nil for nobody's.
+// Reviewer tells whose token it is: nil for nobody's, enforce.ErrRefused for one that is not good here.
 type Reviewer func(ctx context.Context, token string) (*Caller, error)
 
 // Identity finds out who asks.
@@ -60,6 +61,8 @@ func (i *Identity) Of(req *http.Request, needed bool) (Caller, error) {
 	}
 	who, err := i.Review(req.Context(), token)
 	switch {
+	case errors.Is(err, enforce.ErrRefused):
+		return Caller{}, told(http.StatusForbidden, "the token was not made for this service, or names who only the cluster may name")
 	case err != nil:
 		return Caller{}, &problem{answer: cannotTell(req), cause: err}
 	case who == nil:

@@ -15,6 +15,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/modelplane/modelplane/internal/maas/enforce/recall"
 	"github.com/modelplane/modelplane/internal/maas/keys"
 )
 
@@ -35,7 +36,7 @@ func (a *API) middleware(next *http.ServeMux) http.Handler {
 		if !goodRequestID.MatchString(id) {
 			id = uuid.NewString()
 		}
-		req = req.WithContext(context.WithValue(req.Context(), requestKey{}, id))
+		req = located(req.WithContext(context.WithValue(req.Context(), requestKey{}, id)))
 		w.Header().Set("X-Request-ID", id)
 		if a.Debug {
 			crossOrigin(w, req)
@@ -62,6 +63,11 @@ func (a *API) middleware(next *http.ServeMux) http.Handler {
 		}
 		next.ServeHTTP(watched, req)
 	})
+}
+
+// located has a request say where it comes from, so that unknown credentials from one place do not delay those from others.
+func located(req *http.Request) *http.Request {
+	return req.WithContext(recall.From(req.Context(), recall.Source(req.Header, req.RemoteAddr)))
 }
 
 // knownMethod keeps clients from making up label values.

@@ -23,8 +23,10 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/modelplane/modelplane/internal/certs"
+	"github.com/modelplane/modelplane/internal/maas/enforce"
 	"github.com/modelplane/modelplane/internal/maas/keys"
 	"github.com/modelplane/modelplane/internal/maas/metering"
+	"github.com/modelplane/modelplane/internal/maas/pass"
 	"github.com/modelplane/modelplane/internal/maas/selection"
 	"github.com/modelplane/modelplane/internal/maas/selection/feed"
 	"github.com/modelplane/modelplane/internal/maas/store"
@@ -36,13 +38,15 @@ type Program struct {
 	Log  *slog.Logger
 	Kube *rest.Config
 
-	Namespace, Name                      string
-	GatewayName, GatewayNamespace        string
-	SubscriptionNamespace, TenantName    string
-	Address, InternalAddress             string
-	Secure, SelfSigned, Debug            bool
-	TLSCert, TLSKey, TLSMinVersion       string
-	MaxDays, AdminAnswers, DebounceSecs  int
+	Namespace, Name                     string
+	GatewayName, GatewayNamespace       string
+	SubscriptionNamespace, TenantName   string
+	Address, InternalAddress            string
+	Secure, SelfSigned, Debug           bool
+	TLSCert, TLSKey, TLSMinVersion      string
+	MaxDays, AdminAnswers, DebounceSecs int
+	// UsageDays is how long usage is kept; zero: for ever.
+	UsageDays                            int
 	MetricsPort                          int
 	MaxOpen, MaxIdle, ConnectionLifetime int
 
@@ -58,6 +62,11 @@ type Program struct {
 	// InternalAccounts are good as well.
 	InternalClientCA                      string
 	InternalClientNames, InternalAccounts []string
+	// InternalKeyFile has the keys by which passes are checked; empty: none is good.
+	InternalKeyFile string
+
+	// OIDC is an identity provider whose people may use the API as well.
+	OIDC enforce.OIDCOptions
 
 	Delay time.Duration
 }
@@ -87,6 +96,8 @@ func (p *Program) Check() error {
 		return fmt.Errorf("--subscription-namespace %q is no namespace", p.SubscriptionNamespace)
 	case p.MaxDays < 1:
 		return errors.New("--api-key-max-expiration-days must be at least 1")
+	case p.UsageDays < 0:
+		return errors.New("--usage-retention-days must not be negative; 0 keeps usage for ever")
 	case p.DebounceSecs < 0:
 		return errors.New("--last-used-debounce-secs must not be negative")
 	case p.Secure && !p.SelfSigned && (p.TLSCert == "" || p.TLSKey == ""):
@@ -102,7 +113,7 @@ func (p *Program) Check() error {
 	case (p.GatewayClientCA != "" || p.InternalClientCA != "") && !p.Secure:
 		return errors.New("client certificates need --secure")
 	}
-	return nil
+	return p.OIDC.Check()
 }
 
 // Run serves until the context ends.
@@ -116,6 +127,10 @@ func (p *Program) Run(ctx context.Context) error {
 		return err
 	}
 	digester, err := p.digester()
+	if err != nil {
+		return err
+	}
+	review, err := reviewerOf(p.OIDC, cluster.Review)
 	if err != nil {
 		return err
 	}
@@ -140,7 +155,7 @@ func (p *Program) Run(ctx context.Context) error {
 	cluster.Metrics(registry)
 	a := New(Options{
 		Log: p.Log, Tenant: p.TenantName, MaxDays: p.MaxDays, Store: kept, Cache: cache, Digester: digester, Index: index, Admin: cluster.Admin, Tenants: cluster,
-		Identity: &Identity{Cache: cache, Review: cluster.Review, Gateway: GatewayTrust{Names: p.GatewayClientNames, Secret: p.gatewaySecret}.Is},
+		Identity: &Identity{Cache: cache, Review: review, Gateway: GatewayTrust{Names: p.GatewayClientNames, Secret: p.gatewaySecret}.Is},
 		Metrics:  NewMetrics(registry), Usage: usage, Synced: watched.Synced, Debug: p.Debug,
 	})
 	servers, err := p.servers(a, cluster)
@@ -152,6 +167,7 @@ func (p *Program) Run(ctx context.Context) error {
 		Aside: []process.Server{{Name: "metrics", Address: metricsAddress(p.MetricsPort), Handler: process.Metrics(registry, nil, p.Log)}},
 		Tasks: []func(context.Context) error{
 			func(ctx context.Context) error { return kept.Watch(ctx, cache) }, uses.Run, watched.Run,
+			keepUsage(usage, p.TenantName, p.UsageDays, p.Log),
 		},
 	}.Run(ctx)
 	uses.Flush(context.WithoutCancel(ctx)) // what was noted by the last requests
@@ -250,10 +266,28 @@ func (p *Program) gatewaySecret() string {
 	return strings.TrimSpace(string(text))
 }
 
+// goodPass checks a pass. The keys are read each time, like the secret of gateways.
+func (p *Program) goodPass(shown string) bool {
+	if p.InternalKeyFile == "" {
+		return false
+	}
+	text, err := os.ReadFile(p.InternalKeyFile)
+	if err != nil {
+		p.Log.Error("The keys of passes cannot be read; no pass is good", "err", err.Error())
+		return false
+	}
+	known, err := pass.ParseKeys(string(text))
+	if err != nil {
+		p.Log.Error("The keys of passes cannot be used; no pass is good", "file", p.InternalKeyFile, "err", err.Error())
+		return false
+	}
+	return pass.Good(known, p.TenantName, shown, time.Now())
+}
+
 func (p *Program) servers(a *API, cluster *Cluster) ([]process.Server, error) {
 	limits := process.Limits{Header: 5 * time.Second, Read: 15 * time.Second, Write: 30 * time.Second, Idle: time.Minute, Body: 2 * maxBody} // handlers refuse sooner
 	public := process.Server{Name: "the API", Address: p.Address, Handler: a.Handler(), Limits: limits}
-	trust := InternalTrust{Names: p.InternalClientNames, Accounts: p.InternalAccounts, Review: cluster.Review}
+	trust := InternalTrust{Names: p.InternalClientNames, Accounts: p.InternalAccounts, Review: cluster.Review, Pass: p.goodPass}
 	inner := process.Server{Name: "internal routes", Address: p.InternalAddress, Handler: a.Internal(trust.May), Limits: limits}
 	if !p.Secure {
 		return []process.Server{public, inner}, nil

@@ -37,14 +37,20 @@ func publicRoutes() []route {
 	}
 }
 
+// What is asked about each request.
+const (
+	pathValidate = "/internal/v1/api-keys/validate"
+	pathSelect   = "/internal/v1/subscriptions/select"
+)
+
 // internalRoutes are served on an address of their own, so that no rewrite of a gateway leads to them.
 func internalRoutes() []route {
 	return []route{
 		{http.MethodGet, "/health", (*API).health, nil, internal, operation{summary: "Whether the process runs", answers: healthResponse{}}},
-		{http.MethodPost, "/internal/v1/api-keys/validate", (*API).validate, nil, internal, operation{summary: "Check an API key", asks: validateRequest{}, answers: validation{}, errors: []int{400, 413, 500, 503}}},
+		{http.MethodPost, pathValidate, (*API).validate, nil, internal, operation{summary: "Check an API key", asks: validateRequest{}, answers: validation{}, errors: []int{400, 413, 500, 503}}},
 		{http.MethodPost, "/internal/v1/api-keys/cleanup", (*API).cleanUp, nil, internal, operation{summary: "Remove ephemeral keys that expired half an hour ago", answers: cleanUpResponse{}, errors: []int{500, 503}}},
 		{http.MethodDelete, "/internal/v1/tenants/{tenant}/api-keys", (*API).revokeTenant, nil, internal, operation{summary: "Revoke all keys of the tenant", answers: revokeResponse{}, errors: []int{400, 500, 503}}},
-		{http.MethodPost, "/internal/v1/subscriptions/select", (*API).selectSubscription, nil, internal, operation{summary: "Choose the subscription that pays for a request; errors are in the body", asks: selectRequest{}, answers: selected{}, errors: []int{413}}},
+		{http.MethodPost, pathSelect, (*API).selectSubscription, nil, internal, operation{summary: "Choose the subscription that pays for a request; errors are in the body", asks: selectRequest{}, answers: selected{}, errors: []int{413}}},
 		{http.MethodPost, metering.PathAdd, nil, (*API).takeUsage, internal, operation{summary: "Keep what was used", code: 204, errors: []int{400, 413, 503}}},
 	}
 }

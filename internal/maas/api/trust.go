@@ -9,6 +9,8 @@ import (
 	"path"
 	"slices"
 	"strings"
+
+	"github.com/modelplane/modelplane/internal/maas/pass"
 )
 
 // headerGateway is how a gateway without a client certificate shows who it is.
@@ -65,17 +67,22 @@ func matches(patterns []string, name string) bool {
 	})
 }
 
-// InternalTrust decides who may use the internal routes: a client certificate in one of some names, or a token of a
-// Kubernetes account among some.
+// InternalTrust decides who may use the internal routes: a client certificate in one of some names, a token of a
+// Kubernetes account among some, or, for what is asked about each request, a pass.
 type InternalTrust struct {
 	Names, Accounts []string
 	Review          Reviewer
+	// Pass tells whether a pass is good now; nil: none is.
+	Pass func(shown string) bool
 }
 
 // May fits API.Internal.
 func (t InternalTrust) May(req *http.Request) error {
 	if hasName(req, t.Names) {
 		return nil
+	}
+	if shown := req.Header.Values(pass.Header); len(shown) > 0 {
+		return t.byPass(req, shown)
 	}
 	token, shown := bearer(req)
 	if !shown || token == "" || t.Review == nil || strings.HasPrefix(token, "sk-") {
@@ -89,6 +96,17 @@ func (t InternalTrust) May(req *http.Request) error {
 		return unauthenticated("the bearer token is not valid")
 	case !matches(t.Accounts, who.Username):
 		return told(http.StatusForbidden, who.Username+" may not use the internal routes; name it in --internal-accounts if it should")
+	}
+	return nil
+}
+
+// byPass lets through who only asks. A pass is shown where many can read it, and opens nothing that changes anything.
+func (t InternalTrust) byPass(req *http.Request, shown []string) error {
+	switch {
+	case t.Pass == nil || len(shown) != 1 || !t.Pass(shown[0]):
+		return unauthenticated("the pass is not good, or is no longer")
+	case req.Method != http.MethodPost || req.URL.Path != pathValidate && req.URL.Path != pathSelect:
+		return told(http.StatusForbidden, "a pass opens only "+pathValidate+" and "+pathSelect)
 	}
 	return nil
 }

@@ -3,6 +3,7 @@
 package api
 
 import (
+	"bytes"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -10,14 +11,19 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"errors"
 	"log/slog"
 	"math/big"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
+
+	"github.com/modelplane/modelplane/internal/maas/metering"
+	"github.com/modelplane/modelplane/internal/maas/pass"
 )
 
 // authority signs certificates of clients.
@@ -140,5 +146,99 @@ func TestMatches(t *testing.T) {
 		if got := matches([]string{c.pattern}, c.name); got != c.want {
 			t.Errorf("%s fits %s: %v", c.name, c.pattern, got)
 		}
+	}
+}
+
+// TestPasses: a pass of the tenant opens what is asked about each request, and nothing else; its keys can be replaced while
+// the server runs, and where they cannot be read no pass is good.
+func TestPasses(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "key")
+	text := pass.NewKey()
+	write := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(text)
+	known, err := pass.ParseKeys(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var logged bytes.Buffer
+	p := &Program{Log: slog.New(slog.NewTextHandler(&logged, nil)), TenantName: tenantName, InternalKeyFile: file}
+	period, _ := pass.Now(time.Now())
+	good := known[0].Of(tenantName, period)
+	trust := InternalTrust{Pass: p.goodPass}
+	code := func(trust InternalTrust, method, path string, shown ...string) int {
+		t.Helper()
+		req := httptest.NewRequest(method, path, nil)
+		for _, s := range shown {
+			req.Header.Add(pass.Header, s)
+		}
+		err := trust.May(req)
+		if refused, is := errors.AsType[*problem](err); is {
+			return refused.code
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		return http.StatusOK
+	}
+	check := func(want int, what string, got int) {
+		t.Helper()
+		if got != want {
+			t.Errorf("%s: %d, not %d", what, got, want)
+		}
+	}
+	check(200, "validate", code(trust, "POST", pathValidate, good))
+	check(200, "select", code(trust, "POST", pathSelect, good))
+	check(403, "clean up", code(trust, "POST", "/internal/v1/api-keys/cleanup", good))
+	check(403, "revoke", code(trust, "DELETE", "/internal/v1/tenants/"+tenantName+"/api-keys", good))
+	check(403, "add usage", code(trust, "POST", metering.PathAdd, good))
+	check(403, "a path that is written otherwise", code(trust, "POST", "/internal/v1/api-keys/cleanup/../validate", good))
+	check(401, "that of another tenant", code(trust, "POST", pathValidate, known[0].Of("other", period)))
+	check(401, "that of two periods before", code(trust, "POST", pathValidate, known[0].Of(tenantName, period-2)))
+	check(401, "none", code(trust, "POST", pathValidate))
+	check(401, "an empty one", code(trust, "POST", pathValidate, ""))
+	check(401, "two", code(trust, "POST", pathValidate, good, good))
+	check(401, "one where nobody checks passes", code(InternalTrust{}, "POST", pathValidate, good))
+	next := pass.NewKey()
+	write(next + "\n" + text + "\n")
+	check(200, "that of the former key, which stays for a while", code(trust, "POST", pathValidate, good))
+	write(next)
+	check(401, "that of the former key", code(trust, "POST", pathValidate, good))
+	for _, broken := range []string{"", "short"} {
+		write(broken)
+		check(401, "any, without keys", code(trust, "POST", pathValidate, good))
+	}
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	check(401, "any, without a file", code(trust, "POST", pathValidate, good))
+	if strings.Contains(logged.String(), good) || strings.Contains(logged.String(), text) {
+		t.Error("a secret is in the log")
+	}
+}
+
+// TestPassesOpenNothingElse: a pass is as if it were not there wherever people ask.
+func TestPassesOpenNothingElse(t *testing.T) {
+	s := start(t, "sqlite://"+filepath.Join(t.TempDir(), "db"))
+	known, err := pass.ParseKeys(pass.NewKey())
+	if err != nil {
+		t.Fatal(err)
+	}
+	period, _ := pass.Now(time.Now())
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.public+"/v1/api-keys/config", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set(pass.Header, known[0].Of(tenantName, period))
+	answered, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answered.Body.Close()
+	if answered.StatusCode != http.StatusUnauthorized {
+		t.Errorf("it answers %s", answered.Status)
 	}
 }

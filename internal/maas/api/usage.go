@@ -28,5 +28,11 @@ func (a *API) showUsage(w http.ResponseWriter, req *http.Request) {
 
 // takeUsage keeps what processes of the platform have counted.
 func (a *API) takeUsage(w http.ResponseWriter, req *http.Request) {
+	give, room := a.bodies.take(req, metering.MaxBatch)
+	if !room {
+		a.write(w, req, crowded(req))
+		return
+	}
+	defer give()
 	metering.Receive(a.Usage, a.Tenant, a.Log).ServeHTTP(w, req)
 }

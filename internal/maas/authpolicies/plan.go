@@ -12,7 +12,6 @@ import (
 	"github.com/modelplane/modelplane/internal/engine"
 	"github.com/modelplane/modelplane/internal/kube"
 	"github.com/modelplane/modelplane/internal/maas/kuadrant"
-	"github.com/modelplane/modelplane/internal/maas/tenancy"
 )
 
 // Conditions and events of a MaaSAuthPolicy.
@@ -65,7 +64,7 @@ func judge(p *v1alpha1.MaaSAuthPolicy, seen *Seen) (phase v1alpha1.Phase, proble
 		problem.Reason = string(v1alpha1.ReasonReconcileFailed)
 		return v1alpha1.PhaseFailed, problem, ""
 	}
-	if seen.Enforcement.Mode == tenancy.Kuadrant {
+	if !seen.Enforcement.Processed() {
 		if said, waits := notEnforced(p, seen); waits {
 			return v1alpha1.PhasePending, nil, said
 		}

@@ -22,6 +22,7 @@ import (
 	"time"
 	"unicode"
 
+	"github.com/modelplane/modelplane/internal/maas/enforce/recall"
 	"github.com/modelplane/modelplane/internal/maas/metering"
 	"github.com/modelplane/modelplane/internal/maas/payload/enforcer"
 	"github.com/modelplane/modelplane/internal/maas/quota"
@@ -103,8 +104,8 @@ type Options struct {
 	Ledger   Ledger
 	Meter    Meter
 	Log      *slog.Logger
-	// Expect is how many tokens an answer is expected to have, and so how many a request holds while it runs besides those of
-	// its prompt; 500 if zero. See quota for what that bounds.
+	// Expect is how many tokens an answer is expected to have that the request does not bound; 500 if zero. So many, or what the
+	// request asks for, are held while it runs besides those of its prompt. See quota for what that bounds.
 	Expect int64
 	Now    func() time.Time
 }
@@ -140,7 +141,7 @@ func (e *Enforcer) Decide(ctx context.Context, r enforcer.Request) (enforcer.Dec
 	case internal:
 		return e.refuse(http.StatusForbidden, "unauthorized", denied), nil
 	case open:
-		return enforcer.Decision{}, nil
+		return enforcer.Decision{NoModel: true}, nil
 	}
 	if forged(r.Headers) != "" {
 		return e.refuse(http.StatusForbidden, "unauthorized", "headers that begin with x-maas- tell who the caller is and are set by the gateway; send only X-MaaS-Subscription"), nil
@@ -154,12 +155,12 @@ func (e *Enforcer) Decide(ctx context.Context, r enforcer.Request) (enforcer.Dec
 		wanted = subscriptionOf(r.Headers)
 	}
 	if where == management {
-		return enforcer.Decision{Headers: e.headers(who, wanted)}, nil
+		return enforcer.Decision{NoModel: true, Headers: e.headers(who, wanted)}, nil
 	}
 	if model == "" {
 		model = r.Model
 	}
-	if model == "" {
+	if model == "" { // without a body the header is all there is; routes are chosen by it
 		model, _ = single(r.Headers.Values("X-Gateway-Model-Name"))
 	}
 	if model == "" { // no limit is for nothing in particular, and the default one is none at all
@@ -173,6 +174,7 @@ const denied = "access denied"
 // identify tells who asks.
 func (e *Enforcer) identify(ctx context.Context, h http.Header) (Identity, *enforcer.Decision) {
 	refuse := func(d enforcer.Decision) (Identity, *enforcer.Decision) { return Identity{}, &d }
+	ctx = recall.From(ctx, recall.Source(h, ""))
 	var who Identity
 	var err error
 	switch c := credentialOf(h); {
@@ -240,7 +242,7 @@ func (e *Enforcer) charge(ctx context.Context, r enforcer.Request, who Identity,
 		return e.tooMany(time.Minute, "the subscription has no limit for the model that could be checked")
 	}
 	subject := quota.Subject{User: who.Username, Subscription: chosen.Namespace + "/" + chosen.Name, Model: chosen.Model}
-	verdict, err := e.Ledger.Reserve(ctx, subject, chosen.Limits, e.expected(r))
+	verdict, err := e.Ledger.Reserve(ctx, subject, chosen.Limits, e.wanted(r, chosen.Limits))
 	switch {
 	case err != nil:
 		return e.unable(ctx, "counters", err)
@@ -253,24 +255,61 @@ func (e *Enforcer) charge(ctx context.Context, r enforcer.Request, who Identity,
 // perToken is how many bytes of a body make a token, about.
 const perToken = 4
 
+// expected is what a request may use: its prompt, and as much as it asks for.
 func (e *Enforcer) expected(r enforcer.Request) quota.Tokens {
-	prompt := int64(r.BodyBytes) / perToken
-	return quota.Tokens{Prompt: prompt, Completion: e.Expect, Total: prompt + e.Expect}
+	prompt, completion := int64(r.BodyBytes)/perToken, e.Expect
+	switch {
+	case r.Format == enforcer.Embeddings:
+		completion = 0
+	case r.MaxTokens > 0:
+		completion = r.MaxTokens
+	}
+	return quota.Tokens{Prompt: prompt, Completion: completion, Total: prompt + completion}
 }
 
-// report counts what an answer says. One that was good and did not say it is charged with what was expected: to go away
-// before the end is no way to use a model for nothing.
+// wanted is what a request holds: all of what it may use, if it says so; what is only guessed does not make others wait.
+func (e *Enforcer) wanted(r enforcer.Request, limits []quota.Limit) quota.Tokens {
+	out := e.expected(r)
+	if r.MaxTokens == 0 {
+		out.Completion = quota.Guess(limits, out.Completion)
+		out.Total = out.Prompt + out.Completion
+	}
+	return out
+}
+
+// used is what a request is charged: what its answer says, if it came to its end or failed. Of one that was cut, or says
+// nothing, it is what was delivered; to go away before the end is no way to use a model for nothing. Where nothing
+// came at all it is the prompt and, unless it was to be a stream, which models stop when nobody reads it, what is usual.
+func (e *Enforcer) used(r enforcer.Request, u enforcer.Usage) (out quota.Tokens, estimated bool) {
+	out = quota.Tokens{Prompt: u.Prompt, Completion: u.Completion, Total: u.Total}
+	good := u.Status == 0 || u.Status >= 200 && u.Status < 300
+	switch {
+	case !good && !u.Known:
+		return quota.Tokens{}, false
+	case u.Known && (u.Complete || !good):
+		return out, false
+	}
+	expected := e.expected(r)
+	if out.Prompt == 0 {
+		out.Prompt = expected.Prompt
+	}
+	switch {
+	case r.Format == enforcer.Embeddings:
+	case u.Delivered > 0:
+		out.Completion = max(out.Completion, u.Delivered)
+	case !r.Stream && r.Method != http.MethodGet && r.Method != http.MethodHead:
+		out.Completion = max(out.Completion, min(expected.Completion, e.Expect))
+	}
+	out.Total = max(out.Total, out.Prompt+out.Completion)
+	return out, true
+}
+
+// report counts what an answer has used.
 func (e *Enforcer) report(r enforcer.Request, who Identity, s Selection, hold quota.Hold) func(enforcer.Usage) {
-	began, expected := e.Now(), e.expected(r)
+	began := e.Now()
+	r.Headers = nil // they are not needed for so long
 	return func(u enforcer.Usage) {
-		used := quota.Tokens{Prompt: u.Prompt, Completion: u.Completion, Total: u.Total}
-		estimated := !u.Known && u.Status >= 200 && u.Status < 300 && r.Format != enforcer.Unknown
-		switch {
-		case estimated:
-			used = expected
-		case !u.Known:
-			used = quota.Tokens{}
-		}
+		used, estimated := e.used(r, u)
 		e.Ledger.Settle(hold, used)
 		if e.Meter == nil {
 			return

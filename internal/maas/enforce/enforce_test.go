@@ -302,25 +302,64 @@ func TestQuota(t *testing.T) {
 	}
 }
 
-// TestAnswersWithoutUsage: one that failed costs nothing, one that was good costs what was expected.
+// TestAnswersWithoutUsage: one that failed costs nothing; one that was cut or says nothing costs what was delivered, or else
+// what was expected.
 func TestAnswersWithoutUsage(t *testing.T) {
+	plain := chat("granite", "Authorization", "Bearer "+goodKey)
+	stream, unknown, short, vectors, get := plain, plain, plain, plain, plain
+	stream.Stream, unknown.Format, short.MaxTokens, vectors.Format = true, enforcer.Unknown, 7, enforcer.Embeddings
+	get.Method, get.Path, get.Format, get.BodyBytes = http.MethodGet, "/llm/granite/version", enforcer.Unknown, 0
 	for name, c := range map[string]struct {
-		usage enforcer.Usage
-		want  int64
+		request   enforcer.Request
+		usage     enforcer.Usage
+		want      int64
+		estimated bool
 	}{
-		"a good answer that does not say": {enforcer.Usage{Status: 200, Complete: true}, 510},
-		"a stream that the client left":   {enforcer.Usage{Status: 200}, 510},
-		"an error":                        {enforcer.Usage{Status: 500}, 0},
-		"none at all":                     {enforcer.Usage{}, 0},
-		"one that says":                   {enforcer.Usage{Status: 200, Known: true, Prompt: 1, Completion: 2, Total: 3}, 3},
-		"an error that says":              {enforcer.Usage{Status: 500, Known: true, Prompt: 1, Total: 1}, 1},
+		"a good answer that does not say":     {plain, enforcer.Usage{Status: 200, Complete: true}, 510, true},
+		"the same, with a bound":              {short, enforcer.Usage{Status: 200, Complete: true}, 17, true},
+		"one that was seen":                   {plain, enforcer.Usage{Status: 200, Complete: true, Delivered: 33}, 43, true},
+		"one of an unknown API":               {unknown, enforcer.Usage{Status: 200, Complete: true, Delivered: 33}, 43, true},
+		"a list that nobody pays for":         {get, enforcer.Usage{Status: 200, Complete: true}, 0, true},
+		"vectors":                             {vectors, enforcer.Usage{Status: 200, Complete: true, Delivered: 4000}, 10, true},
+		"a stream that was cut":               {stream, enforcer.Usage{Status: 200, Delivered: 33}, 43, true},
+		"a cut one that has said a beginning": {stream, enforcer.Usage{Status: 200, Known: true, Prompt: 9, Completion: 1, Total: 10, Delivered: 33}, 42, true},
+		"a stream that the client left":       {stream, enforcer.Usage{Status: 200}, 10, true},
+		"a client that left before it began":  {plain, enforcer.Usage{}, 510, true},
+		"a client that did not want to wait":  {stream, enforcer.Usage{}, 10, true},
+		"an error":                            {plain, enforcer.Usage{Status: 500, Complete: true, Delivered: 33}, 0, false},
+		"one that says":                       {plain, enforcer.Usage{Status: 200, Complete: true, Known: true, Prompt: 1, Completion: 2, Total: 3, Delivered: 99}, 3, false},
+		"an error that says":                  {plain, enforcer.Usage{Status: 500, Known: true, Prompt: 1, Total: 1}, 1, false},
 	} {
 		h := &house{}
-		d := ask(t, h.enforcer(t), chat("granite", "Authorization", "Bearer "+goodKey))
+		d := ask(t, h.enforcer(t), c.request)
 		d.Report(c.usage)
-		if len(h.records) != 1 || h.records[0].Total != c.want {
+		if len(h.records) != 1 || h.records[0].Total != c.want || h.records[0].Estimated != c.estimated {
 			t.Errorf("%s: %+v", name, h.records)
 		}
+	}
+}
+
+// TestManyAtOnceStayWithinTheQuota: requests that say how much they want do not begin together when there is no room for all.
+func TestManyAtOnceStayWithinTheQuota(t *testing.T) {
+	h := &house{limits: []quota.Limit{{Tokens: 10_000, Window: time.Hour}}}
+	e := h.enforcer(t)
+	r := chat("granite", "Authorization", "Bearer "+goodKey)
+	r.MaxTokens = 3000
+	var running []enforcer.Decision
+	for range 100 {
+		if d := ask(t, e, r); d.Allowed() {
+			running = append(running, d)
+		} else if d.Status != http.StatusTooManyRequests || d.Headers["retry-after"] != "1" {
+			t.Fatalf("%+v", d)
+		}
+	}
+	var spent int64
+	for _, d := range running {
+		d.Report(enforcer.Usage{Status: 200, Complete: true, Known: true, Prompt: 10, Completion: 3000, Total: 3010})
+		spent += 3010
+	}
+	if len(running) != 4 || spent > 10_000+3010 {
+		t.Errorf("%d ran at once, and used %d of 10000", len(running), spent)
 	}
 }
 

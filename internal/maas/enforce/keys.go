@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/modelplane/modelplane/internal/maas/enforce/recall"
 	"github.com/modelplane/modelplane/internal/maas/keys"
 )
 
@@ -38,7 +39,7 @@ type RemoteKeys struct {
 	client *http.Client
 	url    string
 	tenant string
-	memo   *memo
+	memo   *recall.Memory[Identity]
 }
 
 // believeKey is half of the time in which a revoked key must be refused everywhere: the server itself needs a part of it.
@@ -49,17 +50,20 @@ const maxAnswer = 1 << 20
 
 // NewRemoteKeys asks at the address of the server's internal questions, with a client that shows who we are.
 func NewRemoteKeys(client *http.Client, address, tenant string) *RemoteKeys {
-	return &RemoteKeys{client: client, url: strings.TrimSuffix(address, "/") + "/internal/v1/api-keys/validate", tenant: tenant, memo: newMemo()}
+	return &RemoteKeys{client: client, url: strings.TrimSuffix(address, "/") + "/internal/v1/api-keys/validate", tenant: tenant, memo: recall.New[Identity]()}
 }
 
 // Validate is of Keys.
 func (r *RemoteKeys) Validate(ctx context.Context, key string) (Identity, error) {
-	return r.memo.get(ctx, key, func(ctx context.Context) (Identity, time.Duration, error) {
+	if _, err := keys.Parse(key); err != nil { // nobody has to be asked about what is no key
+		return Identity{}, ErrRefused
+	}
+	return r.memo.Get(ctx, key, func(ctx context.Context) recall.Answer[Identity] {
 		who, err := r.ask(ctx, key)
 		if err != nil && err != ErrRefused { //nolint:errorlint // it is our own, as it is
-			return Identity{}, 0, err
+			return recall.Answer[Identity]{Err: err}
 		}
-		return who, believeKey, err
+		return recall.Answer[Identity]{Value: who, Err: err, Good: err == nil, For: believeKey}
 	})
 }
 

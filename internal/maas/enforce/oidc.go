@@ -21,6 +21,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"golang.org/x/sync/singleflight"
 )
 
 // OIDC checks tokens of one identity provider, and leaves all others to somebody else. A token must be signed by a key of the
@@ -33,6 +35,8 @@ type OIDC struct {
 	next             Tokens
 	now              func() time.Time
 
+	asking singleflight.Group
+
 	mu    sync.Mutex
 	keys  map[string]crypto.PublicKey
 	asked time.Time
@@ -41,6 +45,8 @@ type OIDC struct {
 }
 
 const (
+	// askTime is how long the provider may take.
+	askTime = 5 * time.Second
 	// leastRefresh is how long keys are not asked for again, whatever tokens name.
 	leastRefresh = 10 * time.Second
 	// skew is how far clocks may be apart.
@@ -107,7 +113,17 @@ func (o *OIDC) Review(ctx context.Context, token string) (Identity, error) {
 	if who.Username == "" {
 		who.Username = c.Subject
 	}
+	if reserved(who.Username) || slices.ContainsFunc(c.Groups, reserved) {
+		return Identity{}, ErrRefused
+	}
 	return who, nil
+}
+
+// reserved tells names that are the cluster's own to give: with one of them, people of an identity provider would have what its
+// accounts and administrators have.
+func reserved(name string) bool {
+	name = strings.ToLower(strings.TrimSpace(name))
+	return slices.ContainsFunc([]string{"system:", "kube:", "kubeadm:"}, func(p string) bool { return strings.HasPrefix(name, p) })
 }
 
 // part reads one of the three.
@@ -170,29 +186,60 @@ func isSigned(key crypto.PublicKey, algorithm string, hash crypto.Hash, digest, 
 	return false
 }
 
-// key of a name. One that is not known is asked for, but not again and again; keys that are old are replaced.
+// key of a name. One that is not known is asked for, but not again and again; keys that are old are replaced. Whoever shows a key
+// that is known does not wait for those who ask.
 func (o *OIDC) key(ctx context.Context, id string) (crypto.PublicKey, error) {
+	key, due, err := o.known(id)
+	if key != nil || err != nil {
+		return key, err
+	}
+	if due {
+		fetched := o.asking.DoChan("", func() (any, error) { return nil, o.renew(context.WithoutCancel(ctx)) })
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case r := <-fetched:
+			if r.Err != nil {
+				return nil, fmt.Errorf("ask the identity provider for its keys: %w", r.Err)
+			}
+		}
+	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	age := o.now().Sub(o.asked)
-	if key := o.keys[id]; key != nil && age < o.refresh {
-		return key, nil
-	}
-	if o.asked.IsZero() || age >= leastRefresh {
-		if now := o.now(); !o.failed.IsZero() && now.Sub(o.failed) < time.Second {
-			return nil, errors.New("the identity provider does not show its keys")
-		}
-		found, err := o.fetch(ctx)
-		if err != nil {
-			o.failed = o.now()
-			return nil, fmt.Errorf("ask the identity provider for its keys: %w", err)
-		}
-		o.keys, o.asked, o.failed = found, o.now(), time.Time{}
-	}
 	if key := o.keys[id]; key != nil {
 		return key, nil
 	}
 	return nil, ErrUnknown
+}
+
+// known is a key that may be used as it is; else, whether it is time to ask.
+func (o *OIDC) known(id string) (key crypto.PublicKey, due bool, err error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	age := o.now().Sub(o.asked)
+	if key := o.keys[id]; key != nil && age < o.refresh {
+		return key, false, nil
+	}
+	if !o.asked.IsZero() && age < leastRefresh {
+		return nil, false, nil
+	}
+	if !o.failed.IsZero() && o.now().Sub(o.failed) < time.Second {
+		return nil, false, errors.New("the identity provider does not show its keys")
+	}
+	return nil, true, nil
+}
+
+// renew asks for all keys.
+func (o *OIDC) renew(ctx context.Context) error {
+	found, err := o.fetch(ctx)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if err != nil {
+		o.failed = o.now()
+		return err
+	}
+	o.keys, o.asked, o.failed = found, o.now(), time.Time{}
+	return nil
 }
 
 // jwk is a key as providers show it.

@@ -140,6 +140,10 @@ func TestOIDC(t *testing.T) {
 		"not signed":                       {p.sign(t, "none", "r", claims(nil)), Identity{}, ErrUnknown},
 		"changed":                          {good[:len(good)-8] + "AAAAAAAA", Identity{}, ErrUnknown},
 		"of another provider":              {p.sign(t, "RS256", "r", claims(map[string]any{"iss": "https://another"})), Identity{}, ErrUnknown},
+		"named like the cluster's own":     {p.sign(t, "RS256", "r", claims(map[string]any{"preferred_username": "system:admin"})), Identity{}, ErrRefused},
+		"with a subject like that":         {p.sign(t, "RS256", "r", claims(map[string]any{"preferred_username": nil, "sub": "Kube:admin"})), Identity{}, ErrRefused},
+		"in a group of the cluster":        {p.sign(t, "RS256", "r", claims(map[string]any{"groups": []string{"/org/team", "system:masters"}})), Identity{}, ErrRefused},
+		"in a group of its installer":      {p.sign(t, "RS256", "r", claims(map[string]any{"groups": []string{"kubeadm:cluster-admins"}})), Identity{}, ErrRefused},
 		"of the cluster":                   {goodToken, Identity{Username: "bob", Groups: []string{"staff", "system:authenticated"}}, nil},
 	} {
 		who, err := o.Review(t.Context(), c.token)
@@ -175,6 +179,20 @@ func FuzzOIDC(f *testing.F) {
 	f.Fuzz(func(t *testing.T, token string) {
 		if who, err := o.Review(t.Context(), token); err == nil {
 			t.Fatalf("let in: %+v", who)
+		}
+	})
+}
+
+// FuzzJWK: whatever a provider shows as its keys, there is one that signatures can be checked with, or none.
+func FuzzJWK(f *testing.F) {
+	f.Add("RSA", "", "AQAB", "AQAB", "", "")
+	f.Add("EC", "P-256", "", "", "AAAA", "AAAA")
+	f.Fuzz(func(t *testing.T, kind, curve, n, e, x, y string) {
+		key := jwk{Kind: kind, Curve: curve, N: n, E: e, X: x, Y: y}.public()
+		for _, algorithm := range []string{"RS256", "PS256", "ES256", "ES384", "ES512"} {
+			if isSigned(key, algorithm, crypto.SHA256, make([]byte, 32), []byte(n+x)) {
+				t.Fatalf("%s: nothing was signed", algorithm)
+			}
 		}
 	})
 }

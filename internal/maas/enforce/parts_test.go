@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"sync"
@@ -170,7 +171,7 @@ func TestRemoteKeys(t *testing.T) {
 	defer server.Close()
 	remote := NewRemoteKeys(server.Client(), server.URL+"/", "t")
 	at := time.Now()
-	remote.memo.now = func() time.Time { return at }
+	remote.memo.Now = func() time.Time { return at }
 	want := Identity{Username: "alice", Groups: []string{"team"}, Subscription: "gold", KeyID: "id-1"}
 	for range 3 {
 		who, err := remote.Validate(t.Context(), r.key)
@@ -233,7 +234,7 @@ func TestClusterTokens(t *testing.T) {
 	}
 	tokens := NewClusterTokens(client, []string{"us"})
 	at := time.Now()
-	tokens.memo.now = func() time.Time { return at }
+	tokens.memo.Now = func() time.Time { return at }
 	var all sync.WaitGroup
 	for range 10 {
 		all.Go(func() {
@@ -262,21 +263,60 @@ func TestClusterTokens(t *testing.T) {
 	}
 }
 
-func TestTheMemoIsBounded(t *testing.T) {
-	m := newMemo()
-	m.size = 3
-	for i := range 10 {
-		_, _ = m.get(t.Context(), string(rune('a'+i)), func(context.Context) (Identity, time.Duration, error) { return Identity{}, time.Hour, nil })
+// TestWrongTokensDelayNobody: while one place sends unknown tokens without end, and the API server is slow to say so, somebody with
+// a good token from elsewhere is let in.
+func TestWrongTokensDelayNobody(t *testing.T) {
+	release := make(chan struct{})
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		var review authenticationv1.TokenReview
+		if err := json.NewDecoder(req.Body).Decode(&review); err != nil {
+			w.WriteHeader(http.StatusBadRequest)
+			return
+		}
+		if review.Spec.Token == goodToken {
+			review.Status = authenticationv1.TokenReviewStatus{Authenticated: true, User: authenticationv1.UserInfo{Username: "bob"}}
+		} else {
+			select {
+			case <-release:
+			case <-req.Context().Done():
+			}
+		}
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusCreated)
+		_ = json.NewEncoder(w).Encode(review)
+	}))
+	defer server.Close()
+	client, err := kubernetes.NewForConfig(&rest.Config{Host: server.URL, QPS: -1, ContentConfig: rest.ContentConfig{ContentType: "application/json"}})
+	if err != nil {
+		t.Fatal(err)
 	}
-	if len(m.known) != 3 {
-		t.Errorf("%d are known", len(m.known))
+	h := &house{}
+	e := h.enforcer(t)
+	e.Tokens, e.Meter = NewClusterTokens(client, nil), nil
+	var all sync.WaitGroup
+	refused := make(chan int, 500)
+	for i := range cap(refused) {
+		all.Go(func() {
+			r := chat("granite", "Authorization", fmt.Sprintf("Bearer wrong-%d", i), "X-Forwarded-For", fmt.Sprintf("10.0.0.%d, 1.2.3.4", i))
+			d, err := e.Decide(context.Background(), r)
+			if err != nil || d.Status == 0 {
+				t.Errorf("%+v, %v", d, err)
+			}
+			refused <- d.Status
+		})
 	}
-	if _, err := m.get(t.Context(), "x", func(context.Context) (Identity, time.Duration, error) { return Identity{}, 0, errGone }); !errors.Is(err, errGone) {
-		t.Error(err)
+	for range cap(refused) - 64 { // those for which there is no room are told so at once
+		select {
+		case <-refused:
+		case <-time.After(2 * time.Minute):
+			t.Fatal("the flood waits")
+		}
 	}
-	if len(m.known) != 3 {
-		t.Error("a failure was remembered")
+	if d := ask(t, e, chat("granite", "Authorization", "Bearer "+goodToken, "X-Forwarded-For", "5.6.7.8")); !d.Allowed() {
+		t.Errorf("a good token: %+v", d)
 	}
+	close(release)
+	all.Wait()
 }
 
 // BenchmarkRealDecide is one decision and its report, in process: a cached key, an index, counters in memory.

@@ -2,7 +2,13 @@
 
 package enforce
 
-import "strings"
+import (
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/modelplane/modelplane/internal/maas/payload/exchange"
+)
 
 // place is what a path leads to.
 type place int
@@ -16,9 +22,46 @@ const (
 	inference
 )
 
-// manages are beginnings of paths that routes lead to the API of keys, models and subscriptions, and nowhere else. What is
-// added here is not charged: a path that another route could lead to a model does not belong here.
-var manages = [][]string{{"maas-api"}, {"v1", "models"}, {"v1", "subscriptions"}, {"v1", "api-keys"}}
+// prefix is before paths of the API that older clients ask for.
+const prefix = "/maas-api"
+
+// own are the requests that the API of keys, models and subscriptions answers, each as it is written; * stands for one segment.
+// They are not charged, so that nothing belongs here but what routes lead to that API and nowhere else: whatever is below or beside
+// these paths is a request for a model.
+var own = []struct{ methods, path string }{
+	{"GET HEAD", "/v1/models"},
+	{"GET HEAD", "/v1/subscriptions"},
+	{"GET HEAD", "/v1/model/*/subscriptions"},
+	{"GET HEAD", "/v1/usage"},
+	{"POST", "/v1/api-keys"},
+	{"POST", "/v1/api-keys/search"},
+	{"POST", "/v1/api-keys/bulk-revoke"},
+	{"GET HEAD DELETE", "/v1/api-keys/*"},
+}
+
+// isOwn tells whether the API answers a request, by either of its paths.
+func isOwn(method, path string) bool {
+	for _, o := range own {
+		if slices.Contains(strings.Fields(o.methods), method) && (fits(o.path, path) || fits(prefix+o.path, path)) {
+			return true
+		}
+	}
+	return false
+}
+
+// fits compares character by character, as routes do.
+func fits(pattern, path string) bool {
+	want, have := strings.Split(pattern, "/"), strings.Split(path, "/")
+	if len(want) != len(have) {
+		return false
+	}
+	for i, w := range want {
+		if w != have[i] && (w != "*" || have[i] == "") {
+			return false
+		}
+	}
+	return true
+}
 
 // placeOf tells where a path leads, and which model it names: "<namespace>/<name>", or nothing.
 func placeOf(method, path string) (where place, model string) {
@@ -26,54 +69,36 @@ func placeOf(method, path string) (where place, model string) {
 	if !isPlain(path) {
 		return unclear, ""
 	}
-	parts := strings.FieldsFunc(path, func(r rune) bool { return r == '/' })
-	if method == "GET" && path == "/maas-api/health" {
+	if method == http.MethodGet && path == prefix+"/health" {
 		return open, ""
 	}
+	if isOwn(method, path) {
+		return management, ""
+	}
+	parts := strings.FieldsFunc(path, func(r rune) bool { return r == '/' })
 	for i, part := range parts {
-		if part == "internal" && (i == 0 || i == 1 && parts[0] == "maas-api") {
+		if part == "internal" && (i == 0 || i == 1 && "/"+parts[0] == prefix) {
 			return internal, ""
 		}
 	}
-	for _, beginning := range manages {
-		if begins(parts, beginning) {
-			return among(!strings.Contains(path, "//"), management), ""
-		}
+	if model = exchange.PathModel(path); model == "" {
+		return inference, ""
 	}
-	if len(parts) >= 2 && parts[0] != "v1" {
-		model = parts[0] + "/" + parts[1]
-		if rest, ok := strings.CutPrefix(path, "/"+model); !ok || rest != "" && rest[0] != '/' {
-			return unclear, "" // routes compare characters, and would take it for something else
-		}
+	if rest, ok := strings.CutPrefix(path, "/"+model); !ok || rest != "" && rest[0] != '/' {
+		return unclear, "" // routes compare characters, and would take it for something else
 	}
-	if n := len(parts); n >= 2 && parts[n-2] == "v1" && parts[n-1] == "models" {
+	if fits("/*/*/v1/models", path) && (method == http.MethodGet || method == http.MethodHead) {
 		return listing, model
 	}
 	return inference, model
 }
 
-func among(plain bool, p place) place {
-	if plain {
-		return p
-	}
-	return unclear
-}
-
-func begins(parts, beginning []string) bool {
-	if len(parts) < len(beginning) {
-		return false
-	}
-	for i, b := range beginning {
-		if parts[i] != b {
-			return false
-		}
-	}
-	return true
-}
-
 // isPlain tells that all who read a path read the same: it has no dots to resolve, and no slashes in disguise.
 func isPlain(path string) bool {
 	if !strings.HasPrefix(path, "/") || strings.ContainsAny(path, "\\#;") {
+		return false
+	}
+	if strings.Contains(path, "//") {
 		return false
 	}
 	for part := range strings.SplitSeq(path, "/") {

@@ -11,6 +11,8 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+
+	"github.com/modelplane/modelplane/internal/maas/enforce/recall"
 )
 
 // ClusterTokens shows tokens to the Kubernetes API server. What it says is believed for a moment: a token that was withdrawn
@@ -18,7 +20,7 @@ import (
 type ClusterTokens struct {
 	client    kubernetes.Interface
 	audiences []string
-	memo      *memo
+	memo      *recall.Memory[Identity]
 }
 
 const (
@@ -28,23 +30,23 @@ const (
 
 // NewClusterTokens accepts tokens for one of some audiences; for that of the API server itself if there are none.
 func NewClusterTokens(client kubernetes.Interface, audiences []string) *ClusterTokens {
-	return &ClusterTokens{client: client, audiences: audiences, memo: newMemo()}
+	return &ClusterTokens{client: client, audiences: audiences, memo: recall.New[Identity]()}
 }
 
 // Review is of Tokens.
 func (c *ClusterTokens) Review(ctx context.Context, token string) (Identity, error) {
-	return c.memo.get(ctx, token, func(ctx context.Context) (Identity, time.Duration, error) {
+	return c.memo.Get(ctx, token, func(ctx context.Context) recall.Answer[Identity] {
 		review, err := c.client.AuthenticationV1().TokenReviews().Create(ctx, &authenticationv1.TokenReview{
 			Spec: authenticationv1.TokenReviewSpec{Token: token, Audiences: c.audiences},
 		}, metav1.CreateOptions{})
 		if err != nil {
-			return Identity{}, 0, fmt.Errorf("ask the API server whose token it is: %w", err)
+			return recall.Answer[Identity]{Err: fmt.Errorf("ask the API server whose token it is: %w", err)}
 		}
 		user := review.Status.User
 		if !review.Status.Authenticated || user.Username == "" || !c.isFor(review.Status.Audiences) {
-			return Identity{}, believeNone, ErrUnknown
+			return recall.Answer[Identity]{Err: ErrUnknown, For: believeNone}
 		}
-		return Identity{Username: user.Username, Groups: authenticated(user.Groups)}, believeToken, nil
+		return recall.Answer[Identity]{Value: Identity{Username: user.Username, Groups: authenticated(user.Groups)}, Good: true, For: believeToken}
 	})
 }
 

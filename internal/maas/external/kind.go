@@ -59,6 +59,7 @@ func Controllers(s *Settings) []engine.Controller {
 			Children: []engine.ChildKind{{Object: gateways.Foreign(gateways.HTTPRoute), Optional: true}},
 			Inputs: slices.Concat(gateways.Inputs(), around(), []engine.Input{
 				{Object: &inferencev1alpha1.ExternalProvider{}},
+				{Object: &corev1.Secret{}, MetadataOnly: true},
 				{Object: &inferencev1alpha1.ExternalModel{}, Index: byModelName},
 				{Object: &maasv1alpha1.ExternalModel{}, Index: byModelName},
 			}),
@@ -92,8 +93,9 @@ func reached() []engine.ChildKind {
 // around are what tells which gateways a model is reached through.
 func around() []engine.Input {
 	return []engine.Input{
-		{Object: &maasv1alpha1.MaaSModelRef{}},
+		{Object: &maasv1alpha1.MaaSModelRef{}, Index: published},
 		{Object: &maasv1alpha1.AITenant{}},
+		{Object: &maasv1alpha1.Config{}},
 		{Object: &corev1.Namespace{}, MetadataOnly: true},
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/utils/ptr"
@@ -26,16 +27,17 @@ type models struct{ *Settings }
 
 type modelSeen struct {
 	Gateway   gateways.Seen // that of the platform, by which providers go
-	Doors     []gateways.Seen
+	Doors     doors
 	Providers map[string]*v1alpha1.ExternalProvider
-	Others    []claim
+	Secrets   map[string]secretSeen // with which the model itself signs in, where it does not as its provider says
+	Rival     *claim                // has the name of the model
 	Routes    map[string]*unstructured.Unstructured
 	NoRoutes  bool // the Gateway API is missing
 }
 
 // Observe implements engine.Kind.
 func (m models) Observe(ctx context.Context, r engine.Reader, obj *v1alpha1.ExternalModel) (modelSeen, error) {
-	seen := modelSeen{Providers: map[string]*v1alpha1.ExternalProvider{}, NoRoutes: !r.HasAPI(gateways.HTTPRoute.GroupKind())}
+	seen := modelSeen{Providers: map[string]*v1alpha1.ExternalProvider{}, Secrets: map[string]secretSeen{}, NoRoutes: !r.HasAPI(gateways.HTTPRoute.GroupKind())}
 	for _, ref := range obj.Spec.ExternalProviderRefs {
 		p := &v1alpha1.ExternalProvider{}
 		err := r.Get(ctx, client.ObjectKey{Namespace: obj.Namespace, Name: ref.Ref.Name}, p)
@@ -47,13 +49,18 @@ func (m models) Observe(ctx context.Context, r engine.Reader, obj *v1alpha1.Exte
 		}
 	}
 	var err error
+	for _, name := range ownSecrets(obj) {
+		if seen.Secrets[name], err = readSecret(ctx, r, client.ObjectKey{Namespace: obj.Namespace, Name: name}); err != nil {
+			return seen, err
+		}
+	}
 	if seen.Gateway, err = gateways.Observe(ctx, r, m.Gateway); err != nil {
 		return seen, err
 	}
-	if seen.Doors, err = m.doorsOf(ctx, r, obj.Namespace, obj.Name); err != nil {
+	if seen.Doors, err = m.doorsOf(ctx, r, client.ObjectKeyFromObject(obj)); err != nil {
 		return seen, err
 	}
-	if seen.Others, err = othersOf(ctx, r, obj, v1alpha1.GroupVersion.Group); err != nil {
+	if seen.Rival, err = m.rivalOf(ctx, r, obj); err != nil {
 		return seen, err
 	}
 	seen.Routes, err = liveRoutes(ctx, r, obj.Namespace, namesOf(obj.Name, len(obj.Spec.ExternalProviderRefs)))
@@ -98,15 +105,17 @@ func (m models) Plan(obj *v1alpha1.ExternalModel, seen modelSeen) engine.Plan {
 		return engine.Plan{Problem: p, Status: &v1alpha1.ExternalModelStatus{Phase: v1alpha1.PhaseFailed}}
 	}
 	if p := missing(obj, used, seen); p != nil {
-		return engine.Plan{KeepChildren: true, Problem: p, Status: &v1alpha1.ExternalModelStatus{Phase: v1alpha1.PhasePending, HTTPRouteName: written(obj.Name, seen.Routes)}}
+		return engine.Plan{KeepChildren: keeps(seen.Routes, seen.Doors.Open), Problem: p, Status: &v1alpha1.ExternalModelStatus{Phase: v1alpha1.PhasePending, HTTPRouteName: written(obj.Name, seen.Routes)}}
 	}
-	wanted := routes(modelMeta(obj), seen.Doors, m.rules(obj, used, seen))
+	wanted := routes(modelMeta(obj), seen.Doors.Open, m.rules(obj, used, seen))
 	plan := engine.Plan{}
 	for _, w := range wanted {
 		plan.Children = append(plan.Children, engine.Child{Object: w})
 	}
 	status := &v1alpha1.ExternalModelStatus{HTTPRouteName: obj.Name, Phase: v1alpha1.PhaseReady}
-	if a := answered(wanted, seen.Routes, seen.Doors); a != nil {
+	if p := cmp.Or(notReady(used, seen), withoutKey(obj, seen)); p != nil {
+		plan.Problem, status.Phase = p, v1alpha1.PhasePending
+	} else if a := answered(wanted, seen.Routes, seen.Doors.Open); a != nil {
 		status.Phase = v1alpha1.PhasePending
 		plan.Problem = routeProblem(a)
 		if a.Refused {
@@ -117,6 +126,40 @@ func (m models) Plan(obj *v1alpha1.ExternalModel, seen modelSeen) engine.Plan {
 	}
 	plan.Status = status
 	return plan
+}
+
+// withoutKey is a Secret of the model itself from which no key can be taken.
+func withoutKey(obj *v1alpha1.ExternalModel, seen modelSeen) *engine.Problem {
+	for _, name := range ownSecrets(obj) {
+		if p := seen.Secrets[name].problem(obj.Namespace, name); p != nil {
+			return p
+		}
+	}
+	return nil
+}
+
+// ownSecrets are the names of Secrets with which the model signs in otherwise than its providers say.
+func ownSecrets(obj *v1alpha1.ExternalModel) []string {
+	var out []string
+	for _, ref := range obj.Spec.ExternalProviderRefs {
+		if ref.Auth != nil && ptr.Deref(ref.Weight, 1) > 0 && !slices.Contains(out, ref.Auth.SecretRef.Name) {
+			out = append(out, ref.Auth.SecretRef.Name)
+		}
+	}
+	return out
+}
+
+// notReady is a provider that does not work, or has not said yet that it does.
+func notReady(used []string, seen modelSeen) *engine.Problem {
+	for _, name := range used {
+		switch c := meta.FindStatusCondition(seen.Providers[name].Status.Conditions, "Ready"); {
+		case c == nil:
+			return engine.WaitFor("ProviderNotReady", "ExternalProvider %s has not said yet whether it can be asked. Look at its status if this stays.", name)
+		case c.Status != metav1.ConditionTrue:
+			return engine.WaitFor("ProviderNotReady", "ExternalProvider %s cannot be asked: %s", name, c.Message)
+		}
+	}
+	return nil
 }
 
 // routeProblem is a route that was not taken.
@@ -153,15 +196,26 @@ func inUse(obj *v1alpha1.ExternalModel) []string {
 
 var placeholder = regexp.MustCompile(`\{([^{}]*)\}`)
 
+// formats are the APIs of providers that the payload processor speaks.
+var formats = []string{"openai-chat", "openai-completions", "openai-embeddings", "openai-responses", "messages", "vertex-messages"}
+
 // invalid is what only a change of the model, or of a provider, mends.
 func (models) invalid(obj *v1alpha1.ExternalModel, used []string, seen modelSeen) *engine.Problem {
 	if len(used) == 0 {
 		return engine.MustChange("NoProvider", "Every provider of the model has the weight 0. Give one of spec.externalProviderRefs another weight.")
 	}
-	if p := taken(obj, v1alpha1.GroupVersion.Group, seen.Others); p != nil {
+	if p := taken(obj, seen.Rival); p != nil {
 		return p
 	}
 	for i, ref := range obj.Spec.ExternalProviderRefs {
+		if !slices.Contains(formats, ref.APIFormat) {
+			return engine.MustChange("ProviderUnsupported", "The payload processor does not speak the API %q in spec.externalProviderRefs[%d].apiFormat. It speaks %s.", shortened(ref.APIFormat), i, strings.Join(formats, ", "))
+		}
+		if ref.Auth != nil {
+			if p := signsIn(*ref.Auth); p != nil {
+				return p
+			}
+		}
 		provider := seen.Providers[ref.Ref.Name]
 		if provider == nil {
 			continue
@@ -201,11 +255,15 @@ func missing(obj *v1alpha1.ExternalModel, used []string, seen modelSeen) *engine
 }
 
 // noDoor is the problem of a model that no gateway leads to.
-func noDoor(noRoutes bool, doors []gateways.Seen) *engine.Problem {
+func noDoor(noRoutes bool, through doors) *engine.Problem {
 	if noRoutes {
 		return engine.WaitFor("GatewayAPIMissing", "The cluster does not serve HTTPRoutes of the Gateway API, by which the model would be reached. Install the Gateway API; nothing needs a restart.")
 	}
-	for _, d := range doors {
+	if len(through.Open) == 0 {
+		return engine.WaitFor("TenantMissing", "The model has no gateway: AITenant %s does not exist, is being deleted, or has not got its gateway yet. Create it, or name another one in spec.tenantRef of the MaaSModelRef.",
+			strings.Join(through.Shut, ", "))
+	}
+	for _, d := range through.Open {
 		if !d.Exists {
 			return engine.WaitFor("GatewayMissing", "Gateway %s, through which the model would be reached, does not exist. Create it.", d.Key)
 		}

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/modelplane/modelplane/internal/admission"
 	"github.com/modelplane/modelplane/internal/cli"
@@ -20,7 +21,7 @@ import (
 
 var scheme = func() *runtime.Scheme {
 	s := runtime.NewScheme()
-	if err := errors.Join(clientgoscheme.AddToScheme(s), admission.AddToScheme(s)); err != nil {
+	if err := errors.Join(clientgoscheme.AddToScheme(s), admission.AddToScheme(s), gatewayv1.Install(s)); err != nil {
 		panic(err)
 	}
 	return s
@@ -61,6 +62,7 @@ func TestReasons(t *testing.T) {
 	for _, reason := range []string{
 		"Reconciled", "Superseded", "InvalidPort", "InvalidTLS", "SecretMissing", "SecretIncomplete", "NoProvider", "ModelNameConflict",
 		"PlaceholderUnknown", "ProviderMissing", "ProviderInvalid", "GatewayAPIMissing", "GatewayMissing", "RouteRefused", "RoutePending",
+		"SecretNotLabelled", "ProviderUnsupported", "ProviderNotReady", "TenantMissing",
 	} {
 		if !strings.Contains(all, reason) {
 			t.Errorf("no case says %s", reason)

@@ -51,9 +51,9 @@ func byHeaders(match map[string]any, pairs ...string) map[string]any {
 }
 
 // routes are the HTTPRoutes with these rules: one, or several where one may not have them all.
-func routes(meta metav1.ObjectMeta, doors []gateways.Seen, rules []any) []client.Object {
+func routes(meta metav1.ObjectMeta, open []gateways.Seen, rules []any) []client.Object {
 	var parents []any
-	for _, d := range doors {
+	for _, d := range open {
 		parents = append(parents, map[string]any{
 			"group": gateways.Gateway.Group, "kind": gateways.Gateway.Kind, "namespace": d.Key.Namespace, "name": d.Key.Name,
 		})
@@ -71,19 +71,19 @@ func routes(meta metav1.ObjectMeta, doors []gateways.Seen, rules []any) []client
 	return out
 }
 
-func keysOf(doors []gateways.Seen) []client.ObjectKey {
+func namesOfGateways(open []gateways.Seen) []client.ObjectKey {
 	var out []client.ObjectKey
-	for _, d := range doors {
+	for _, d := range open {
 		out = append(out, d.Key)
 	}
 	return out
 }
 
 // answered asks the gateways about all routes that are wanted.
-func answered(wanted []client.Object, live map[string]*unstructured.Unstructured, doors []gateways.Seen) *gateways.Answer {
+func answered(wanted []client.Object, live map[string]*unstructured.Unstructured, open []gateways.Seen) *gateways.Answer {
 	var first *gateways.Answer
 	for _, w := range wanted {
-		a := gateways.Accepted(live[w.GetName()], keysOf(doors))
+		a := gateways.Accepted(live[w.GetName()], namesOfGateways(open))
 		if a != nil && (first == nil || a.Refused && !first.Refused) {
 			first = a
 		}

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -62,7 +63,7 @@ func newBench(t testing.TB) *bench {
 }
 
 func (b *bench) controllers() []engine.Controller {
-	return external.Controllers(&external.Settings{Gateway: client.ObjectKey{Namespace: b.NS, Name: "door"}, TenantsNamespace: "ai-tenants"})
+	return external.Controllers(&external.Settings{Gateway: client.ObjectKey{Namespace: b.NS, Name: "door"}, TenantsNamespace: b.NS})
 }
 
 func (b *bench) run(ctx context.Context, cfg *rest.Config) error {
@@ -91,7 +92,7 @@ func (b *bench) former(name string) *maasv1alpha1.ExternalModel {
 }
 
 func (b *bench) key() *corev1.Secret {
-	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: b.NS, Name: "key"}, StringData: map[string]string{"api-key": "x"}}
+	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: b.NS, Name: "key", Labels: map[string]string{"inference.llm-d.ai/ipp-managed": "true"}}, StringData: map[string]string{"api-key": "x"}}
 }
 
 // gateway is one of a class that Envoy Gateway looks after. The class goes with the test.
@@ -240,9 +241,128 @@ func TestIstio(t *testing.T) {
 		provider.Annotations = map[string]string{external.AnnotationTLS: "false", external.AnnotationPort: "8080"}
 	})
 	b.Gone(t, gateways.Foreign(gateways.DestinationRule), "openai")
+	entry := gateways.Foreign(gateways.ServiceEntry)
+	b.Delete(t, gateways.Object(gateways.ServiceEntry, metav1.ObjectMeta{Namespace: b.NS, Name: "openai"}, nil))
+	b.Exists(t, entry, "openai")
+	b.Remove(t, testkit.Istio)
+	b.says(t, provider, "APIMissing")
+	b.Install(t, testkit.Istio)
+	b.says(t, provider, "Reconciled")
+	b.Exists(t, entry, "openai")
 }
 
-// TestFaults: an API server that fails now and then costs time, and nothing else.
+// TestTruth: whatever a model depends on goes, is named with what to do, and comes back.
+func TestTruth(t *testing.T) {
+	b := newBench(t)
+	b.Install(t, testkit.GatewayAPI, testkit.EnvoyGateway)
+	b.Create(t, append(b.gateway(t, "gateway.envoyproxy.io/gatewayclass-controller"), b.key())...)
+	t.Cleanup(func() { b.Delete(t, gateways.Object(gateways.GatewayClass, metav1.ObjectMeta{Name: b.NS}, nil)) })
+	provider, model := b.provider("openai"), b.model("gpt", "openai")
+	b.Create(t, provider, model)
+	testkit.Manage(t, func(ctx context.Context) error { return b.run(ctx, b.Manager) })
+	b.take(t, "gpt")
+	b.says(t, model, "Reconciled")
+
+	b.Delete(t, b.key())
+	b.says(t, provider, "SecretMissing")
+	b.says(t, model, "ProviderNotReady")
+	if c := meta.FindStatusCondition(model.Status.Conditions, "Ready"); !strings.Contains(c.Message, "Secret key") || !strings.Contains(c.Message, "Create it.") || model.Status.Phase != v1alpha1.PhasePending {
+		t.Errorf("the model is %s and says %s", model.Status.Phase, c.Message)
+	}
+	plain := b.key()
+	plain.Labels = nil
+	b.Create(t, plain)
+	b.says(t, provider, "SecretNotLabelled")
+	b.Change(t, plain, func() { plain.Labels = b.key().Labels; plain.Data = nil })
+	b.says(t, provider, "SecretIncomplete")
+	b.Change(t, plain, func() { plain.StringData = b.key().StringData })
+	b.says(t, provider, "Reconciled")
+	b.says(t, model, "Reconciled")
+
+	b.Delete(t, provider)
+	b.says(t, model, "ProviderMissing")
+	again := b.provider("openai")
+	b.Create(t, again)
+	b.says(t, model, "Reconciled")
+
+	b.Change(t, model, func() {
+		model.Spec.ExternalProviderRefs[0].Auth = &v1alpha1.Auth{Type: v1alpha1.AuthAPIKey, SecretRef: v1alpha1.NameRef{Name: "own"}}
+	})
+	b.says(t, model, "SecretMissing")
+	own := b.key()
+	own.Name = "own"
+	b.Create(t, own)
+	b.says(t, model, "Reconciled")
+
+	backend := gateways.Foreign(gateways.Backend)
+	b.Exists(t, backend, "openai")
+	b.Delete(t, gateways.Object(gateways.Backend, metav1.ObjectMeta{Namespace: b.NS, Name: "openai"}, nil))
+	testkit.Eventually(t, domaintest.Patience, "the backend to be made anew", func() error {
+		now := gateways.Foreign(gateways.Backend)
+		if err := b.C.Get(t.Context(), client.ObjectKeyFromObject(backend), now); err != nil || now.GetUID() == backend.GetUID() {
+			return errors.Join(err, errors.New("not yet"))
+		}
+		return nil
+	})
+	b.says(t, model, "Reconciled")
+}
+
+// TestTenants: a model is reached through its tenant's gateway and no other, before the tenant has one, while it has, and when it
+// goes; of two models with one name at that gateway the older one is reached, also when it moves to the other group.
+func TestTenants(t *testing.T) {
+	b := newBench(t)
+	b.Install(t, testkit.GatewayAPI, testkit.EnvoyGateway)
+	b.Create(t, append(b.gateway(t, "gateway.envoyproxy.io/gatewayclass-controller"), b.key())...)
+	t.Cleanup(func() { b.Delete(t, gateways.Object(gateways.GatewayClass, metav1.ObjectMeta{Name: b.NS}, nil)) })
+	red := &maasv1alpha1.AITenant{ObjectMeta: metav1.ObjectMeta{Namespace: b.NS, Name: "red", Finalizers: []string{"example.com/busy"}}}
+	ref := &maasv1alpha1.MaaSModelRef{ObjectMeta: metav1.ObjectMeta{Namespace: b.NS, Name: "old"}}
+	ref.Spec = maasv1alpha1.MaaSModelRefSpec{TenantRef: "red", ModelRef: maasv1alpha1.BackendRef{Kind: maasv1alpha1.ExternalModelModel, Name: "old"}}
+	second := ref.DeepCopy()
+	second.Name, second.Spec.ModelRef.Name = "second", "second"
+	former, rival := b.former("old"), b.model("second", "openai")
+	rival.Spec.ModelName = "old"
+	b.Create(t, ref, second, former)
+	testkit.Manage(t, func(ctx context.Context) error { return b.run(ctx, b.Manager) })
+	b.says(t, former, "TenantMissing")
+	b.Create(t, red)
+	red.Status.GatewayRef = &maasv1alpha1.GatewayRef{Namespace: b.NS, Name: "door"}
+	if err := b.C.Status().Update(t.Context(), red); err != nil {
+		t.Fatal(err)
+	}
+	b.take(t, "maas-old")
+	b.says(t, former, "Reconciled")
+
+	b.Create(t, b.provider("openai"))
+	b.younger(t, former)
+	b.Create(t, rival)
+	b.says(t, rival, "ModelNameConflict")
+	b.younger(t, rival)
+	successor := b.model("old", "openai")
+	b.Create(t, successor)
+	b.says(t, former, "Superseded")
+	b.Gone(t, gateways.Foreign(gateways.HTTPRoute), "maas-old")
+	b.take(t, "old")
+	b.says(t, successor, "Reconciled")
+	b.says(t, rival, "ModelNameConflict")
+
+	b.Delete(t, red)
+	b.says(t, successor, "TenantMissing")
+	b.Gone(t, gateways.Foreign(gateways.HTTPRoute), "old")
+	b.Change(t, red, func() { red.Finalizers = nil })
+}
+
+// younger waits until whatever is made next is younger than an object, as far as the API server tells.
+func (b *bench) younger(t testing.TB, than client.Object) {
+	t.Helper()
+	testkit.Eventually(t, domaintest.Patience, "a second to pass", func() error {
+		if time.Since(than.GetCreationTimestamp().Time) < 2*time.Second {
+			return errors.New("not yet")
+		}
+		return nil
+	})
+}
+
+// TestFaults: an API server that fails now and then costs time, and nothing else, also when objects are deleted.
 func TestFaults(t *testing.T) {
 	b := newBench(t)
 	b.Install(t, testkit.GatewayAPI, testkit.EnvoyGateway)
@@ -259,6 +379,15 @@ func TestFaults(t *testing.T) {
 	for _, m := range all {
 		b.take(t, m.Name)
 		b.says(t, m, "Reconciled")
+	}
+	objects := []client.Object{b.provider("openai")}
+	for _, m := range all {
+		objects = append(objects, m)
+	}
+	b.Delete(t, objects...)
+	testkit.Eventually(t, domaintest.Patience, "the end", func() error { return b.Ended(objects, b.controllers()) })
+	if faults.Injected() == 0 {
+		t.Error("nothing has failed")
 	}
 }
 

@@ -74,14 +74,14 @@ func Inputs() []engine.Input {
 
 // TrimGateway keeps of a Gateway its class and its listeners.
 func TrimGateway(obj client.Object) {
-	keep(obj, []string{"spec", "gatewayClassName"}, []string{"spec", "listeners"}, []string{"spec", "addresses"}, []string{"status", "addresses"})
+	Keep(obj, []string{"spec", "gatewayClassName"}, []string{"spec", "listeners"}, []string{"spec", "addresses"}, []string{"status", "addresses"})
 }
 
 // TrimGatewayClass keeps of a GatewayClass who looks after it.
-func TrimGatewayClass(obj client.Object) { keep(obj, []string{"spec", "controllerName"}) }
+func TrimGatewayClass(obj client.Object) { Keep(obj, []string{"spec", "controllerName"}) }
 
-// keep leaves of an object what it is called and these fields.
-func keep(obj client.Object, paths ...[]string) {
+// Keep leaves of an object what it is called and these fields.
+func Keep(obj client.Object, paths ...[]string) {
 	u, ok := obj.(*unstructured.Unstructured)
 	if !ok {
 		return

@@ -38,10 +38,21 @@ type Cache struct {
 
 	hits, misses atomic.Uint64
 
+	lookups chan struct{}
+
 	mu    sync.RWMutex
 	known map[[sha256.Size]byte]*entry
 	byID  map[string][sha256.Size]byte
+	// unknown are keys of which nothing was stored a moment ago, until when that is believed.
+	unknown map[[sha256.Size]byte]time.Time
 }
+
+const (
+	// believeUnknown is short: a key may be written by hand into the database.
+	believeUnknown, maxUnknown = time.Second, 20_000
+	// maxLookups is how many keys are looked up at once; a store has more connections than that, for other questions.
+	maxLookups = 16
+)
 
 type entry struct {
 	record *Record
@@ -65,7 +76,8 @@ type CacheOptions struct {
 func NewCache(finder Finder, digester *Digester, o CacheOptions) *Cache {
 	c := &Cache{
 		finder: finder, digest: digester, tenant: o.Tenant, size: o.Size, now: o.Now, used: o.Used, debounce: o.Debounce,
-		known: map[[sha256.Size]byte]*entry{}, byID: map[string][sha256.Size]byte{},
+		known: map[[sha256.Size]byte]*entry{}, byID: map[string][sha256.Size]byte{}, unknown: map[[sha256.Size]byte]time.Time{},
+		lookups: make(chan struct{}, maxLookups),
 	}
 	if c.size <= 0 {
 		c.size = 100_000
@@ -88,11 +100,16 @@ func (c *Cache) Validate(ctx context.Context, text string) (Verdict, error) {
 		c.hits.Add(1)
 		return c.tell(e, e.record.verdict(c.now())), nil
 	}
+	if c.isUnknown(mark) {
+		c.hits.Add(1)
+		return Verdict{Reason: ReasonUnknown}, nil
+	}
 	c.misses.Add(1)
 	before := c.changes.Load()
-	record, err := c.finder.Find(ctx, c.tenant, c.digest.Candidates(key))
+	record, err := c.find(ctx, key)
 	switch {
 	case errors.Is(err, ErrNotFound):
+		c.missed(mark, before)
 		return Verdict{Reason: ReasonUnknown}, nil
 	case err != nil:
 		return Verdict{}, err
@@ -105,6 +122,43 @@ func (c *Cache) Validate(ctx context.Context, text string) (Verdict, error) {
 	}
 	c.remember(mark, e, before)
 	return c.tell(e, record.verdict(c.now())), nil
+}
+
+// find looks a key up when it is its turn.
+func (c *Cache) find(ctx context.Context, key Key) (*Record, error) {
+	select {
+	case c.lookups <- struct{}{}:
+		defer func() { <-c.lookups }()
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	return c.finder.Find(ctx, c.tenant, c.digest.Candidates(key))
+}
+
+func (c *Cache) isUnknown(mark [sha256.Size]byte) bool {
+	now := c.now()
+	if now.UnixNano() >= c.trusted.Load() {
+		return false
+	}
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return now.Before(c.unknown[mark])
+}
+
+// missed remembers that nothing is stored of a key, apart from those that are known: wrong ones take no room of good ones.
+func (c *Cache) missed(mark [sha256.Size]byte, before uint64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.changes.Load() != before {
+		return
+	}
+	for old := range c.unknown {
+		if len(c.unknown) < maxUnknown {
+			break
+		}
+		delete(c.unknown, old)
+	}
+	c.unknown[mark] = c.now().Add(believeUnknown)
 }
 
 // markOf is by what a key is remembered: not the key itself, which a dump of the memory would show.
@@ -171,6 +225,7 @@ func (c *Cache) ForgetAll() {
 	c.changes.Add(1)
 	clear(c.known)
 	clear(c.byID)
+	clear(c.unknown)
 }
 
 // Counts are for metrics: checks answered from memory, checks that asked the store, and keys in memory.

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"sync"
 	"testing"
@@ -146,6 +147,7 @@ func TestCache(t *testing.T) {
 	f.set("4", func(r *Record) { r.Tenant = "another" })
 	f.is(theirs, ReasonUnknown, 1, "of another tenant")
 
+	f.clock.pass(believeUnknown)
 	f.shelf.away = errors.New("away")
 	if v, err := f.Validate(t.Context(), theirs); err == nil || v.Valid {
 		t.Errorf("without a store it is %+v", v)
@@ -222,5 +224,65 @@ func BenchmarkValidate(b *testing.B) {
 		if v, err := c.Validate(b.Context(), text); err != nil || !v.Valid {
 			b.Fatal(v, err)
 		}
+	}
+}
+
+// TestUnknownKeys: one that nobody has is looked up once in a while, takes no room of good ones, and does not fill the store's
+// connections.
+func TestUnknownKeys(t *testing.T) {
+	f := newFixture(t, 0)
+	good := f.keep("1")
+	f.is(good, "", 1, "at first")
+	stranger, err := Mint()
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.is(stranger.Reveal(), ReasonUnknown, 1, "at first")
+	f.is(stranger.Reveal(), ReasonUnknown, 0, "a moment later")
+	f.clock.pass(believeUnknown)
+	f.is(stranger.Reveal(), ReasonUnknown, 1, "later")
+	f.ForgetAll()
+	f.is(stranger.Reveal(), ReasonUnknown, 1, "when something changed")
+	f.Trust(f.clock.now())
+	f.is(stranger.Reveal(), ReasonUnknown, 1, "when nobody hears of changes")
+	f.Trust(f.clock.now().Add(time.Hour))
+	f.is(good, "", 1, "when all was forgotten")
+	for range maxUnknown + 10 {
+		k, err := Mint()
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.is(k.Reveal(), ReasonUnknown, 1, "of many")
+	}
+	if len(f.unknown) != maxUnknown {
+		t.Errorf("%d unknown keys are remembered", len(f.unknown))
+	}
+	f.is(good, "", 0, "after many wrong ones")
+
+	var mu sync.Mutex
+	underWay, most := 0, 0
+	f.shelf.during = func() {
+		mu.Lock()
+		underWay++
+		most = max(most, underWay)
+		mu.Unlock()
+		runtime.Gosched()
+		mu.Lock()
+		underWay--
+		mu.Unlock()
+	}
+	var all sync.WaitGroup
+	for range 200 {
+		all.Go(func() {
+			if k, err := Mint(); err != nil {
+				t.Error(err)
+			} else if v, err := f.Validate(context.Background(), k.Reveal()); err != nil || v.Valid {
+				t.Error(v, err)
+			}
+		})
+	}
+	all.Wait()
+	if most > maxLookups {
+		t.Errorf("%d keys were looked up at once", most)
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/modelplane/modelplane/api/maas/v1alpha1"
 	"github.com/modelplane/modelplane/internal/maas/naming"
+	"github.com/modelplane/modelplane/internal/maas/pass"
 )
 
 // Auth is what the policy of a gateway depends on. Who may use which model is asked for at each request, so that the policy
@@ -19,6 +20,8 @@ type Auth struct {
 	Namespace, Gateway, Name string
 	// API is the address of the tenant's service that knows keys and subscriptions.
 	API string
+	// Pass is the Secret beside Kuadrant's own objects from which that service is shown who asks.
+	Pass string
 	// Audience of tokens of Kubernetes.
 	Audience string
 	OIDC     *v1alpha1.OIDCConfig
@@ -27,6 +30,9 @@ type Auth struct {
 	// MetadataTTL and AuthorizationTTL are for how many seconds an answer is believed; 0 for never.
 	MetadataTTL, AuthorizationTTL int
 }
+
+// PassKey is where a Secret has a pass.
+const PassKey = "pass"
 
 // groupPattern is what names of groups are made of.
 const groupPattern = `^[A-Za-z0-9:._/-]+$`
@@ -88,9 +94,12 @@ func (a Auth) metadata() map[string]any {
 	return map[string]any{"apiKeyValidation": validation, "subscription-info": info}
 }
 
+// post asks the tenant's service. The policy only names the Secret with what is shown; Authorino reads it in its own namespace.
 func (a Auth) post(path, body string) map[string]any {
 	return map[string]any{
 		"url": a.API + path, "method": "POST", "contentType": "application/json", "body": map[string]any{"expression": body},
+		"sharedSecretRef": map[string]any{"name": a.Pass, "key": PassKey},
+		"credentials":     map[string]any{"customHeader": map[string]any{"name": pass.Header}},
 	}
 }
 
@@ -119,6 +128,8 @@ func (a Auth) authorization() map[string]any {
 	}
 	if a.OIDC != nil {
 		out["oidc-groups-safe"] = evaluator(0, patterns(`!has(auth.identity.groups) || auth.identity.groups.all(g, g.matches("`+groupPattern+`"))`), a.fromOIDC())
+		out["oidc-names-safe"] = evaluator(0, patterns(tokenUser+` != ""`, `!(`+reserved(tokenUser)+`)`,
+			`!has(auth.identity.groups) || !auth.identity.groups.exists(g, `+reserved("g")+`)`), a.fromOIDC())
 		out["oidc-client-bound"] = evaluator(1, patterns(a.madeOutFor(a.OIDC.ClientID)), a.fromOIDC())
 	}
 	return out
@@ -129,6 +140,12 @@ func (a Auth) madeOutFor(client string) string {
 	c := strconv.Quote(client)
 	return `has(auth.identity.azp) ? auth.identity.azp == ` + c +
 		` : has(auth.identity.aud) && (type(auth.identity.aud) == list ? ` + c + ` in auth.identity.aud : auth.identity.aud == ` + c + `)`
+}
+
+// reserved tells whether a name is one that only Kubernetes gives: whoever is known by it somewhere could take it for the
+// cluster's own word.
+func reserved(name string) string {
+	return name + `.lowerAscii().startsWith("system:") || ` + name + `.lowerAscii().startsWith("kube:")`
 }
 
 // rego is a rule that means the same in both versions of the language.

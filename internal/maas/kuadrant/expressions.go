@@ -22,10 +22,12 @@ const (
 	modelIdentity = `((` + byPath + `) ? ` + segments + `[0] + "/" + ` + segments + `[1] : ` +
 		`("x-gateway-model-name" in request.headers ? request.headers["x-gateway-model-name"] : ""))`
 
+	// ofCluster tells a token that the API server vouched for: a provider's has an issuer, whatever else is in it.
+	ofCluster = `(has(auth.identity.user) && !has(auth.identity.iss))`
 	// tokenUser and tokenGroups are those of a token, be it of Kubernetes or of an identity provider.
-	tokenUser = `(has(auth.identity.user) ? auth.identity.user.username : ` +
+	tokenUser = `(` + ofCluster + ` ? auth.identity.user.username : ` +
 		`(has(auth.identity.preferred_username) ? auth.identity.preferred_username : (has(auth.identity.sub) ? auth.identity.sub : "")))`
-	tokenGroups = `((has(auth.identity.user) ? (has(auth.identity.user.groups) ? auth.identity.user.groups : []) : ` +
+	tokenGroups = `((` + ofCluster + ` ? (has(auth.identity.user.groups) ? auth.identity.user.groups : []) : ` +
 		`(has(auth.identity.groups) ? auth.identity.groups : [])).filter(g, g != "system:authenticated") + ["system:authenticated"])`
 )
 
@@ -48,7 +50,7 @@ func (a Auth) rawKey() string {
 
 // fromOIDC tells tokens of an identity provider from those of Kubernetes.
 func (a Auth) fromOIDC() string {
-	return "!(" + a.isKey() + ") && has(auth.identity.iss) && !has(auth.identity.user)"
+	return "!(" + a.isKey() + ") && has(auth.identity.iss)"
 }
 
 // validated is a field of what was said of the key.

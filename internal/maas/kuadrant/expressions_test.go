@@ -12,6 +12,7 @@ import (
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/ext"
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/modelplane/modelplane/api/maas/v1alpha1"
 )
@@ -42,7 +43,7 @@ func program(t testing.TB, env *cel.Env, expression string) cel.Program {
 // full is a policy with everything in it.
 func full() Auth {
 	return Auth{
-		Namespace: "openshift-ingress", Gateway: "door", Name: "maas-gateway-auth", API: "https://maas-api", Audience: "kubernetes", KeyHeader: true,
+		Namespace: "openshift-ingress", Gateway: "door", Name: "maas-gateway-auth", API: "https://maas-api", Pass: "a-pass", Audience: "kubernetes", KeyHeader: true,
 		OIDC: &v1alpha1.OIDCConfig{IssuerURL: "https://id", ClientID: "maas"}, MetadataTTL: 60, AuthorizationTTL: 60,
 	}
 }
@@ -84,6 +85,26 @@ func TestNoKeyIsRemembered(t *testing.T) {
 		key, _, _ := strings.Cut(part, `"ttl"`)
 		if strings.Contains(key, "substring") || strings.Contains(key, `request.headers[\"x-api-key\"])`) {
 			t.Errorf("an answer is kept by the key: %s", key)
+		}
+	}
+}
+
+// TestAsksWithAPass: whoever asks the tenant's service shows a pass, which is not in the policy itself.
+func TestAsksWithAPass(t *testing.T) {
+	metadata, _, err := unstructured.NestedMap(full().Policy().Object, "spec", "defaults", "rules", "metadata")
+	if err != nil || len(metadata) != 2 {
+		t.Fatalf("%d questions: %v", len(metadata), err)
+	}
+	for name, rule := range metadata {
+		asked, _ := rule.(map[string]any)["http"].(map[string]any)
+		want := map[string]any{
+			"sharedSecretRef": map[string]any{"name": "a-pass", "key": "pass"},
+			"credentials":     map[string]any{"customHeader": map[string]any{"name": "X-MaaS-Pass"}},
+		}
+		for field, value := range want {
+			if diff := cmp.Diff(value, asked[field]); diff != "" {
+				t.Errorf("%s: %s: %s", name, field, diff)
+			}
 		}
 	}
 }
@@ -149,6 +170,11 @@ func TestWhoAsks(t *testing.T) {
 			path: "/", headers: values{"authorization": "Bearer a.b.c"}, auth: values{"identity": values{"iss": "https://id", "sub": "7", "aud": []any{"account", "maas"}}, "metadata": values{}},
 			want: map[string]string{a.username(): "7", a.madeOutFor("maas"): "true", a.madeOutFor("other"): "false"},
 		},
+		"a provider's token that looks like the cluster's": {
+			path: "/", headers: values{"authorization": "Bearer a.b.c"},
+			auth: values{"identity": values{"iss": "https://id", "sub": "7", "user": values{"username": "system:admin", "groups": []any{"system:masters"}}}, "metadata": values{}},
+			want: map[string]string{a.username(): "7", a.groups(): "[system:authenticated]", a.fromOIDC(): "true"},
+		},
 		"a token for nobody": {
 			path: "/", headers: values{}, auth: values{"identity": values{"iss": "https://id"}, "metadata": values{}},
 			want: map[string]string{a.madeOutFor("maas"): "false", a.isKey(): "false", bearerJWT: "false"},
@@ -167,5 +193,72 @@ func TestWhoAsks(t *testing.T) {
 				t.Error(diff)
 			}
 		})
+	}
+}
+
+// predicates of a rule of a policy.
+func predicates(t testing.TB, policy *unstructured.Unstructured, path ...string) []string {
+	t.Helper()
+	list, found, err := unstructured.NestedSlice(policy.Object, path...)
+	if err != nil || !found {
+		t.Fatalf("%v: %v", path, err)
+	}
+	var out []string
+	for _, item := range list {
+		out = append(out, item.(map[string]any)["predicate"].(string))
+	}
+	return out
+}
+
+// holds tells whether all predicates do.
+func holds(t testing.TB, env *cel.Env, in values, all []string) bool {
+	t.Helper()
+	for _, p := range all {
+		out, _, err := program(t, env, p).Eval(in)
+		if err != nil || out.Value() != true {
+			return false // a rule that fails refuses
+		}
+	}
+	return true
+}
+
+// TestNamesOfTheCluster: an identity provider gives nobody a name or a group that only Kubernetes gives.
+func TestNamesOfTheCluster(t *testing.T) {
+	env := language(t)
+	rule := predicates(t, full().Policy(), "spec", "defaults", "rules", "authorization", "oidc-names-safe", "patternMatching", "patterns")
+	for name, c := range map[string]struct {
+		identity values
+		want     bool
+	}{
+		"anybody":              {values{"iss": "i", "preferred_username": "ann", "groups": []any{"gold", "my-system:x"}}, true},
+		"without groups":       {values{"iss": "i", "sub": "7"}, true},
+		"a group of the API":   {values{"iss": "i", "preferred_username": "ann", "groups": []any{"gold", "system:masters"}}, false},
+		"in capitals":          {values{"iss": "i", "preferred_username": "ann", "groups": []any{"System:Masters"}}, false},
+		"of a component":       {values{"iss": "i", "preferred_username": "ann", "groups": []any{"kube:admin"}}, false},
+		"a name of the API":    {values{"iss": "i", "preferred_username": "system:admin"}, false},
+		"a subject of the API": {values{"iss": "i", "sub": "kube:admin"}, false},
+		"nobody":               {values{"iss": "i"}, false},
+		"groups that are one":  {values{"iss": "i", "sub": "7", "groups": "system:masters"}, false},
+		"a number for a group": {values{"iss": "i", "sub": "7", "groups": []any{int64(7)}}, false},
+	} {
+		in := values{"request": values{"headers": values{}}, "auth": values{"identity": c.identity, "metadata": values{}}}
+		if got := holds(t, env, in, rule); got != c.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
+
+// TestDeniedByDefault: what the tenant's API serves to people costs no tokens, and everything else is denied where no route says otherwise.
+func TestDeniedByDefault(t *testing.T) {
+	env := language(t)
+	denied := predicates(t, Deny("a", "b", "c"), "spec", "defaults", "limits", "deny-all-by-default", "when")
+	for path, want := range map[string]bool{
+		"/maas-api/v1/api-keys": false, "/maas-api/health": false, "/v1/models": false, "/v1/subscriptions": false, "/v1/api-keys": false, "/v1/api-keys/search": false,
+		"/v1/model/gpt/subscriptions": false, "/v1/usage": false, "/v1/usage/export": false,
+		"/v1/chat/completions": true, "/llm/gpt/v1/models": true, "/v1/usages": true, "/v1/modelling": true, "/v1/models-of-others": true, "/maas-apis": true, "/": true, "/v1": true,
+	} {
+		if got := holds(t, env, values{"request": values{"url_path": path}}, denied); got != want {
+			t.Errorf("%s: denied is %v", path, got)
+		}
 	}
 }

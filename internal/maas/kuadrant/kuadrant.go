@@ -8,6 +8,7 @@ package kuadrant
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -20,6 +21,8 @@ import (
 var (
 	AuthPolicy           = schema.GroupVersionKind{Group: "kuadrant.io", Version: "v1", Kind: "AuthPolicy"}
 	TokenRateLimitPolicy = schema.GroupVersionKind{Group: "kuadrant.io", Version: "v1alpha1", Kind: "TokenRateLimitPolicy"}
+	// Kuadrant is the object without which its operator does nothing. What it makes, and what that may read, is beside it.
+	Kuadrant = schema.GroupVersionKind{Group: "kuadrant.io", Version: "v1beta1", Kind: "Kuadrant"}
 )
 
 // Kinds are those without which Kuadrant cannot enforce.
@@ -76,8 +79,9 @@ type Verdict struct {
 	Accepted, Enforced bool
 	// Told says that Kuadrant has looked at it at all, and Before that it has not, but was content with an earlier version.
 	Told, Before bool
-	// Message is what stands in the way.
+	// Message is what stands in the way, and Since when it began to.
 	Message string
+	Since   time.Time
 }
 
 // VerdictOn reads the conditions of a policy.
@@ -103,6 +107,7 @@ func VerdictOn(policy *unstructured.Unstructured) Verdict {
 		}
 		if !yes && v.Message == "" {
 			v.Message = strings.TrimRight(fmt.Sprintf("%s: %s", text("reason"), strings.Join(strings.Fields(text("message")), " ")), " .:")
+			v.Since, _ = time.Parse(time.RFC3339, text("lastTransitionTime"))
 		}
 	}
 	v.Before = earlier > 0 && content && v.Message == ""

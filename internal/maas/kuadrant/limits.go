@@ -130,16 +130,16 @@ func mentions(limit map[string]any, key string) bool {
 	})
 }
 
-// open are the paths at which no tokens are used.
-var open = []string{"/maas-api", "/v1/models", "/v1/subscriptions", "/v1/api-keys"}
+// open are the paths below which no tokens are used: those of the tenant's API, which routes lead nowhere else.
+var open = append([]string{"/maas-api"}, naming.OfferedPaths()...)
 
 // Deny is the policy that lets nobody have tokens at a gateway, where no route says otherwise.
-func Deny(namespace, gateway, tenant string) *unstructured.Unstructured {
+func Deny(namespace, gateway, name string) *unstructured.Unstructured {
 	var predicates []string
 	for _, path := range open {
-		predicates = append(predicates, "!request.url_path.startsWith("+strconv.Quote(path)+")")
+		predicates = append(predicates, "!(request.url_path == "+strconv.Quote(path)+" || request.url_path.startsWith("+strconv.Quote(path+"/")+"))")
 	}
-	return object(TokenRateLimitPolicy, namespace, naming.GatewayDeny(tenant), map[string]string{
+	return object(TokenRateLimitPolicy, namespace, name, map[string]string{
 		naming.LabelManagedBy: naming.ManagedBy, naming.LabelPartOf: "maas-gateway-auth", naming.LabelComponent: "gateway-default-deny",
 	}, map[string]any{
 		"targetRef": targetRef("Gateway", gateway),

@@ -23,7 +23,7 @@ const (
 
 // Bounds of a batch.
 const (
-	maxBatch     = 16 << 20
+	MaxBatch     = 16 << 20
 	maxBatchRows = 50_000
 	maxBatchName = 64
 )
@@ -89,7 +89,7 @@ func decode(text []byte, tenant string) (string, []Row, error) {
 // Receive takes batches of one tenant for PathAdd. Who may tell of usage is for the server around it to check.
 func Receive(to Writer, tenant string, log *slog.Logger) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		text, err := io.ReadAll(http.MaxBytesReader(w, req.Body, maxBatch))
+		text, err := io.ReadAll(http.MaxBytesReader(w, req.Body, MaxBatch))
 		if err != nil {
 			tell(w, http.StatusRequestEntityTooLarge, "the batch cannot be read, or is too large")
 			return

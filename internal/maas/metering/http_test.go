@@ -97,7 +97,7 @@ func TestBatchesThatCannotBeMeant(t *testing.T) {
 		`{"batch":"b","rows":[{"hour":"2026-03-04T12:00:00Z","tenant":"one","requests":-1}]}`:                     400,
 		`{"batch":"b","rows":[{"hour":"2026-03-04T12:00:00Z","tenant":"one","totalTokens":9223372036854775807}]}`: 400,
 		`{"rows":[]}`: 400, `nonsense`: 400, `{"batch":"` + strings.Repeat("b", 100) + `"}`: 400,
-		strings.Repeat(" ", maxBatch+1): 413,
+		strings.Repeat(" ", MaxBatch+1): 413,
 	} {
 		w := httptest.NewRecorder()
 		server.ServeHTTP(w, httptest.NewRequest(http.MethodPost, PathAdd, strings.NewReader(body)))

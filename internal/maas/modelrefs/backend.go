@@ -5,13 +5,13 @@ package modelrefs
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"net/url"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
@@ -19,6 +19,7 @@ import (
 	"github.com/modelplane/modelplane/api/maas/v1alpha1"
 	"github.com/modelplane/modelplane/api/serving/v1alpha2"
 	"github.com/modelplane/modelplane/api/serving/v1beta1"
+	"github.com/modelplane/modelplane/internal/maas/naming"
 )
 
 // Backend is the object behind a model.
@@ -110,6 +111,7 @@ func (o *observer) external(ctx context.Context, key types.NamespacedName) error
 	err := o.Get(ctx, key, now)
 	if err == nil {
 		b.Exists, b.Alias, b.RouteName = true, cmp.Or(now.Spec.ModelName, key.Name), now.Status.HTTPRouteName
+		b.Message = complaint(now.Status.Conditions)
 		return nil
 	}
 	if absent(err) != nil {
@@ -119,8 +121,17 @@ func (o *observer) external(ctx context.Context, key types.NamespacedName) error
 	if err := o.Get(ctx, key, former); err != nil {
 		return absent(err)
 	}
-	b.Exists, b.Alias, b.RouteName = true, key.Name, "maas-"+key.Name
+	b.Exists, b.Alias, b.RouteName = true, key.Name, naming.FormerModel(key.Name)
+	b.Message = complaint(former.Status.Conditions)
 	return nil
+}
+
+// complaint is what an object says of itself while it does not work; empty if it says nothing of the kind.
+func complaint(conditions []metav1.Condition) string {
+	if c := meta.FindStatusCondition(conditions, ConditionReady); c != nil && c.Status == metav1.ConditionFalse {
+		return cmp.Or(strings.TrimRight(strings.Join(strings.Fields(c.Message), " "), "."), c.Reason)
+	}
+	return ""
 }
 
 // ready reads whether an object says that it is, and else why not.
@@ -145,7 +156,7 @@ func endpoint(seen *Seen) string {
 	}
 	var fitting []Address
 	for _, a := range seen.Backend.Addresses {
-		if u, err := url.Parse(a.URL); err == nil && u.Host != "" && (len(hosts) == 0 || slices.ContainsFunc(hosts, func(h string) bool { return covers(h, u.Hostname()) })) {
+		if u, err := url.Parse(a.URL); err == nil && u.Host != "" && leadsTo(hosts, u.Hostname()) {
 			fitting = append(fitting, a)
 		}
 	}
@@ -153,12 +164,24 @@ func endpoint(seen *Seen) string {
 	if len(fitting) > 0 {
 		return fitting[0].URL
 	}
-	for _, h := range append(hosts, seen.Hosts...) {
+	for _, h := range hosts {
 		if h != "" && h[0] != '*' {
-			return fmt.Sprintf("https://%s%s", h, seen.Backend.Path)
+			return seen.Entrance.at(h) + seen.Backend.Path
 		}
 	}
+	if len(seen.Entrances) > 0 {
+		return seen.Entrances[0].at(seen.Entrances[0].host) + seen.Backend.Path
+	}
 	return ""
+}
+
+// leadsTo tells whether a route with these hosts takes requests for one. A route without hosts takes all that come to the gateway,
+// to which the name of a Service does not lead: what goes there is checked by nobody.
+func leadsTo(hosts []string, host string) bool {
+	if len(hosts) == 0 {
+		return !strings.HasSuffix(host, ".svc") && !strings.Contains(host, ".svc.")
+	}
+	return slices.ContainsFunc(hosts, func(h string) bool { return covers(h, host) })
 }
 
 func preference(a Address) int {

@@ -5,10 +5,13 @@ package modelrefs
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
@@ -25,9 +28,10 @@ import (
 type Seen struct {
 	// Gateway is the one through which the model should be reached, nil where the tenant that the model names is not there.
 	Gateway *types.NamespacedName
-	// Hosts are what the gateway itself can be reached at.
-	Hosts   []string
-	Backend Backend
+	// Entrance is how hosts of the gateway are reached, and Entrances are those that it has itself, the best first.
+	Entrance  entrance
+	Entrances []entrance
+	Backend   Backend
 	// NoGateways says that the cluster does not serve the Gateway API.
 	NoGateways bool
 	// Route leads to the model, nil without one.
@@ -92,7 +96,7 @@ func (o *observer) gateway(ctx context.Context) error {
 	if err := o.Get(ctx, tenant.Gateway, gateway); err != nil {
 		return absent(err)
 	}
-	o.seen.Hosts = hostsOf(gateway)
+	o.seen.Entrance, o.seen.Entrances = entrancesOf(gateway)
 	return nil
 }
 
@@ -104,18 +108,45 @@ func absent(err error) error {
 	return client.IgnoreNotFound(err)
 }
 
-// hostsOf are the hosts of a gateway's listeners without those for many, and then its addresses.
-func hostsOf(g *gatewayv1.Gateway) []string {
-	var out []string
+// entrance is where a gateway takes requests.
+type entrance struct {
+	scheme, host string
+	port         int32
+}
+
+// at is the beginning of addresses at a host.
+func (e entrance) at(host string) string {
+	if strings.Contains(host, ":") { // of IPv6
+		host = "[" + host + "]"
+	}
+	if e.port == 0 || e.scheme == "https" && e.port == 443 || e.scheme == "http" && e.port == 80 {
+		return cmp.Or(e.scheme, "https") + "://" + host
+	}
+	return fmt.Sprintf("%s://%s:%d", e.scheme, host, e.port)
+}
+
+// entrancesOf are the hosts of a gateway's listeners without those for many, and then its addresses. Listeners with TLS come
+// first, and the first one tells how hosts are reached that have no listener of their own.
+func entrancesOf(g *gatewayv1.Gateway) (first entrance, all []entrance) {
 	for _, l := range g.Spec.Listeners {
-		if l.Hostname != nil && *l.Hostname != "" && (*l.Hostname)[0] != '*' {
-			out = append(out, string(*l.Hostname))
+		e := entrance{scheme: "https", port: l.Port}
+		if l.Protocol == gatewayv1.HTTPProtocolType {
+			e.scheme = "http"
 		}
+		if h := ptr.Deref(l.Hostname, ""); h != "" && h[0] != '*' {
+			e.host = string(h)
+		}
+		all = append(all, e)
 	}
+	slices.SortStableFunc(all, func(a, b entrance) int { return -cmp.Compare(a.scheme, b.scheme) })
+	if len(all) > 0 {
+		first = all[0]
+	}
+	all = slices.DeleteFunc(all, func(e entrance) bool { return e.host == "" })
 	for _, a := range g.Status.Addresses {
-		out = append(out, a.Value)
+		all = append(all, entrance{first.scheme, a.Value, first.port})
 	}
-	return out
+	return first, all
 }
 
 // route finds the one that leads to the model.

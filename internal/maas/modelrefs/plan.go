@@ -15,7 +15,7 @@ import (
 // Plan implements engine.Kind.
 func (k Kind) Plan(m *v1alpha1.MaaSModelRef, seen Seen) engine.Plan {
 	s := judge(m, &seen)
-	plan := engine.Plan{Status: s.status(), Events: s.events, Problem: s.problem}
+	plan := engine.Plan{Status: s.status(), Events: s.events, Problem: s.problem, KeepChildren: seen.Enforcement.Switching}
 	if seen.Route == nil || seen.Leader != m.Name || len(seen.Grants) == 0 || seen.Enforcement.Mode != tenancy.Kuadrant || len(seen.Enforcement.Missing) > 0 {
 		return plan
 	}
@@ -105,6 +105,9 @@ func unhealthy(m *v1alpha1.MaaSModelRef, seen *Seen) string {
 	case seen.Backend.ByRoute && seen.Gateway != nil:
 		if taken, said := routes.Accepted(seen.Route, *seen.Gateway); !taken {
 			return "The Gateway " + seen.Gateway.String() + " has not accepted HTTPRoute " + seen.Route.Name + cmp.Or(parenthesis(said), " yet") + ". Look at the status of the route."
+		}
+		if said := seen.Backend.Message; said != "" {
+			return name + " does not work" + parenthesis(said) + ". Look at its status."
 		}
 	case !seen.Backend.ByRoute && !seen.Backend.Ready:
 		return name + " is not ready" + parenthesis(seen.Backend.Message) + ". Look at its status."

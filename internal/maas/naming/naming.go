@@ -7,6 +7,7 @@ package naming
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"strings"
 )
 
 // ManagedBy is the value of LabelManagedBy on everything that is generated.
@@ -29,6 +30,7 @@ const (
 	LabelGatewayAccess   = "maas.opendatahub.io/gateway-access"
 	LabelTenant          = "ai-gateway.opendatahub.io/tenant"
 	LabelTenantInstance  = "maas.opendatahub.io/tenant-instance"
+	LabelClaim           = "maas.opendatahub.io/gateway-claim"
 
 	AnnotationTenantName      = "maas.opendatahub.io/aitenant-name"
 	AnnotationTenantNamespace = "maas.opendatahub.io/aitenant-namespace"
@@ -47,6 +49,19 @@ const (
 	// "built-in". Without it, it is Kuadrant where the cluster has its APIs.
 	AnnotationEnforcement = "modelplane.dev/enforcement"
 )
+
+// LabelGateway of a claim is the name of the gateway that is claimed, and LabelChecked of a MaasTenantConfig is the UID of the
+// claim on the gateway that the tenant moves to, once requests there are checked.
+const (
+	LabelGateway = "modelplane.dev/gateway"
+	LabelChecked = "modelplane.dev/checked-claim"
+)
+
+// LabelPass of a Secret with a pass is the period that it is the newest of.
+const LabelPass = "modelplane.dev/pass-period"
+
+// LabelSecret of a Secret, with the value "true", lets the payload processor read it; it sees no others.
+const LabelSecret = "inference.llm-d.ai/ipp-managed"
 
 // Finalizers that other controllers of these kinds left on existing objects.
 const (
@@ -74,12 +89,30 @@ func OfTenant(base, tenant string) string {
 	return base + "-" + tenant
 }
 
+// OfferedPaths are those of a tenant's API that people may ask for through a gateway. Whatever is not among them is not
+// reached: neither what gateways and jobs ask, nor the list of tenants.
+func OfferedPaths() []string {
+	return []string{"/v1/models", "/v1/subscriptions", "/v1/api-keys", "/v1/model", "/v1/usage"}
+}
+
 // TenantNamespace is where the policies and subscriptions of a tenant are.
 func TenantNamespace(tenant, ofDefault string) string {
 	if tenant == DefaultTenant {
 		return ofDefault
 	}
 	return TenantNamespacePrefix + tenant
+}
+
+// TenantOf is the tenant whose place a namespace is, whether or not there is such a tenant; empty if it can be none's.
+func TenantOf(namespace, ofDefault string) string {
+	if namespace == ofDefault {
+		return DefaultTenant
+	}
+	name, ok := strings.CutPrefix(namespace, TenantNamespacePrefix)
+	if !ok || name == DefaultTenant {
+		return ""
+	}
+	return name
 }
 
 // GatewayAuthPolicy is the name of the policy that asks everybody at a gateway for credentials.
@@ -95,6 +128,9 @@ func GatewayDeny(tenant string) string { return OfTenant("gateway-default-deny",
 
 // RateLimitPolicy is the name of the policy with the limits of a model.
 func RateLimitPolicy(model string) string { return within("maas-trlp-"+model, model) }
+
+// FormerModel is the name of what is made for a former ExternalModel.
+func FormerModel(name string) string { return within("maas-"+name, name) }
 
 // SubscriptionKey is how a selected subscription is known at the gateway.
 func SubscriptionKey(namespace, name, modelNamespace, model string) string {

@@ -17,7 +17,8 @@ import (
 // answer is what passes from the model to the client.
 type answer struct {
 	filters []exchange.Filter
-	reader  *usage.Reader // nil: nobody wants to know
+	reader  *usage.Reader // nil: nobody wants to know, or it is compressed
+	bytes   int64
 	over    bool
 }
 
@@ -91,6 +92,7 @@ func (c *conversation) broken(err error, _ bool) ([]*extproc.ProcessingResponse,
 
 // feed sends a piece through the filters, and through the reader what the provider itself has said.
 func (a *answer) feed(piece []byte, end bool) ([]byte, error) {
+	a.bytes += int64(len(piece))
 	if a.reader != nil {
 		if a.reader.Feed(piece); end {
 			a.reader.End()
@@ -141,9 +143,10 @@ func (c *conversation) finish() {
 }
 
 func (a *answer) usage() enforcer.Usage {
-	u := enforcer.Usage{}
+	u := enforcer.Usage{Delivered: usage.Tokens(a.bytes)}
 	if a.reader != nil {
 		u = a.reader.Usage()
+		u.Delivered = a.reader.Delivered()
 	}
 	u.Complete = a.over
 	return u

@@ -101,6 +101,7 @@ func (l *logged) String() string {
 type processor struct {
 	port int
 	log  *logged
+	stop func() // asks it to end, and waits
 }
 
 func startProcessor(t testing.TB, config string, change func(*payload.Options)) processor {
@@ -124,11 +125,14 @@ func startProcessor(t testing.TB, config string, change func(*payload.Options)) 
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- payload.Run(ctx, o) }()
-	t.Cleanup(func() {
+	p.stop = sync.OnceFunc(func() {
 		cancel()
 		if err := <-done; err != nil {
 			t.Error(err)
 		}
+	})
+	t.Cleanup(func() {
+		p.stop()
 		if strings.Contains(p.log.String(), secretKey) {
 			t.Error("the key is in the log")
 		}

@@ -74,8 +74,8 @@ func TestEnforcement(t *testing.T) {
 		text      string
 		usage     *enforcer.Usage
 	}{
-		{"good", "/v1/chat/completions", 200, "total_tokens", &enforcer.Usage{Prompt: 3, Completion: 4, Total: 7, Known: true, Status: 200, Complete: true}},
-		{"good", "/v1/messages", 200, "message_delta", &enforcer.Usage{Prompt: 25, Completion: 15, Total: 40, Known: true, Status: 200, Complete: true}},
+		{"good", "/v1/chat/completions", 200, "total_tokens", &enforcer.Usage{Prompt: 3, Completion: 4, Total: 7, Known: true, Delivered: 21, Status: 200, Complete: true}},
+		{"good", "/v1/messages", 200, "message_delta", &enforcer.Usage{Prompt: 25, Completion: 15, Total: 40, Known: true, Delivered: 2, Status: 200, Complete: true}},
 		{"poor", "/v1/chat/completions", 429, `"code":"insufficient_quota"`, nil},
 		{"poor", "/v1/messages", 429, `"type":"rate_limit_error"`, nil},
 		{"broken", "/v1/chat/completions", 503, "try again", nil},
@@ -129,7 +129,7 @@ func TestReportOfLost(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = response.Body.Close()
-	want := enforcer.Usage{Prompt: 3, Completion: 1, Total: 4, Known: true, Status: http.StatusOK}
+	want := enforcer.Usage{Prompt: 3, Completion: 1, Total: 4, Known: true, Delivered: 1, Status: http.StatusOK}
 	if diff := cmp.Diff(want, <-reports); diff != "" {
 		t.Error(diff)
 	}

@@ -61,16 +61,30 @@ func (c *conversation) keep(piece []byte) error {
 	if len(c.body)+len(piece) > c.server.bounds.Body {
 		return c.tooLong()
 	}
-	if !c.server.held.take(int64(len(piece))) {
+	if need := len(c.body) + len(piece); need > cap(c.body) {
+		if err := c.grow(need); err != nil {
+			return err
+		}
+	}
+	c.body = append(c.body, piece...)
+	return nil
+}
+
+// grow makes room that is counted before it is there. What a client says of its length makes none: it may never come.
+func (c *conversation) grow(need int) error {
+	room := max(need, min(2*cap(c.body), c.server.bounds.Body))
+	if c.length >= need {
+		room = min(room, c.length)
+	}
+	if !c.server.held.take(int64(room - cap(c.body))) {
 		r := exchange.Refuse(http.StatusServiceUnavailable, "the gateway holds too many requests at the moment; try again")
 		r.Headers = map[string]string{"retry-after": "1"}
 		return r
 	}
-	c.reserved += int64(len(piece))
-	if c.body == nil {
-		c.body = make([]byte, 0, max(c.length, len(piece)))
-	}
-	c.body = append(c.body, piece...)
+	c.reserved += int64(room - cap(c.body))
+	body := make([]byte, len(c.body), room)
+	copy(body, c.body)
+	c.body = body
 	return nil
 }
 

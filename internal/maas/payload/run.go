@@ -56,6 +56,9 @@ func (o Options) Check() error {
 	if o.Bounds.Held < int64(o.Bounds.Body) {
 		return errors.New("--max-held must be at least --max-body")
 	}
+	if p := o.Bounds.patience(); p < 10*time.Millisecond || p > time.Hour {
+		return errors.New("--body-timeout must be between 10ms and 1h")
+	}
 	_, err := o.chain()
 	return err
 }

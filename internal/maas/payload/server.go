@@ -3,12 +3,15 @@
 package payload
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
+	"net/http"
 	"runtime/debug"
+	"time"
 
 	extproc "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
 	"google.golang.org/grpc/codes"
@@ -25,6 +28,8 @@ type Bounds struct {
 	Body int
 	// Held is the most bytes of all bodies that are held at the same time.
 	Held int64
+	// Patience is how long a request may take to arrive; a minute if zero.
+	Patience time.Duration
 }
 
 // Server answers Envoy. One stream is one request and its answer.
@@ -56,25 +61,71 @@ func (s *Server) Process(stream extproc.ExternalProcessor_ProcessServer) (err er
 		}
 		c.close()
 	}()
+	late := time.NewTimer(s.bounds.patience())
+	defer late.Stop()
+	messages := receive(stream)
 	for {
-		request, err := stream.Recv()
-		if err != nil {
-			return ended(err)
+		var answers []*extproc.ProcessingResponse
+		last := true
+		select {
+		case m := <-messages:
+			if m.err != nil {
+				return c.ended(m.err)
+			}
+			answers, last = c.take(stream.Context(), m.request)
+		case <-stream.Context().Done():
+			return c.ended(stream.Context().Err())
+		case <-late.C:
+			if c.passed || c.answer != nil {
+				continue // it has come; its answer may take as long as it wants
+			}
+			answers = []*extproc.ProcessingResponse{c.refuse(exchange.Refuse(http.StatusRequestTimeout, "the request did not arrive within %s", s.bounds.patience()))}
 		}
-		answers, last := c.take(stream.Context(), request)
 		for _, answer := range answers {
 			if err := stream.Send(answer); err != nil {
-				return ended(err)
+				return c.ended(err)
 			}
 		}
+		c.through = c.through || c.passed || c.answer != nil
 		if last {
 			return nil
 		}
 	}
 }
 
-// ended takes Envoy's going away for a good end: it does so when a client has gone.
-func ended(err error) error {
+func (b Bounds) patience() time.Duration { return cmp.Or(b.Patience, time.Minute) }
+
+// message is what Envoy says, or why it says no more.
+type message struct {
+	request *extproc.ProcessingRequest
+	err     error
+}
+
+// receive reads until the stream ends, which it does when its exchange is over.
+func receive(stream extproc.ExternalProcessor_ProcessServer) <-chan message {
+	out := make(chan message)
+	go func() {
+		for {
+			request, err := stream.Recv()
+			select {
+			case out <- message{request, err}:
+			case <-stream.Context().Done():
+				return
+			}
+			if err != nil {
+				return
+			}
+		}
+	}()
+	return out
+}
+
+// ended takes Envoy's going away for a good end: it does so when a client has gone. But as long as the request was not let through, no
+// end is good: Envoy takes a stream that ends well for leave to send the request on as it came.
+func (c *conversation) ended(err error) error {
+	if !c.through {
+		return status.Error(codes.Unavailable, "the request was not decided about")
+	}
 	if errors.Is(err, io.EOF) || errors.Is(err, context.Canceled) || status.Code(err) == codes.Canceled {
 		return nil
 	}
@@ -90,7 +141,8 @@ type conversation struct {
 	length   int    // of the request's body, if it was said
 	body     []byte // as far as it has come
 	reserved int64  // what of the processor's memory it has
-	passed   bool   // the request has gone on
+	passed   bool   // the request is complete, and plugins have it
+	through  bool   // Envoy was told to send it on
 
 	answer *answer
 }

@@ -7,15 +7,21 @@ import (
 	"errors"
 	"io"
 	"net"
+	"runtime"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	filter "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/ext_proc/v3"
 	extproc "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/status"
+
+	"github.com/modelplane/modelplane/internal/maas/payload"
 )
 
 // dial opens a stream as Envoy does.
@@ -107,6 +113,55 @@ func TestStreamedRequest(t *testing.T) {
 	}
 }
 
+// TestSlowSender: a request whose body does not come is refused in the client's words, and not one whose answer takes long.
+func TestSlowSender(t *testing.T) {
+	p := startProcessor(t, plainConfig(), func(o *payload.Options) { o.Bounds.Patience = 300 * time.Millisecond })
+	patient := dial(t, p)
+	transmit(t, patient, chatHeaders(), bodyPiece(`{"model":"llama"}`, true))
+	for range 2 {
+		if m := receive(t, patient); m.GetImmediateResponse() != nil {
+			t.Fatalf("a request that came in time got %v", m)
+		}
+	}
+	s := dial(t, p)
+	transmit(t, s, chatHeaders(), bodyPiece(`{"model":`, false))
+	if r := receive(t, s).GetImmediateResponse(); r.GetStatus().GetCode() != 408 || !strings.Contains(string(r.GetBody()), `{"error":{`) {
+		t.Errorf("got %v", r)
+	}
+	if _, err := s.Recv(); !errors.Is(err, io.EOF) {
+		t.Errorf("the stream goes on: %v", err)
+	}
+	transmit(t, patient, &extproc.ProcessingRequest{Request: &extproc.ProcessingRequest_ResponseHeaders{ResponseHeaders: headers(":status", "200")}})
+	if receive(t, patient).GetResponseHeaders() == nil {
+		t.Error("a slow answer was cut off")
+	}
+}
+
+// TestPromisedLength: what clients say of the length of their bodies takes no memory.
+func TestPromisedLength(t *testing.T) {
+	p := startProcessor(t, plainConfig(), nil)
+	heap := func() uint64 {
+		var m runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	before := heap()
+	const clients = 60
+	for range clients {
+		s := dial(t, p)
+		transmit(t, s, &extproc.ProcessingRequest{
+			ProtocolConfig: &extproc.ProtocolConfiguration{RequestBodyMode: filter.ProcessingMode_STREAMED},
+			Request:        &extproc.ProcessingRequest_RequestHeaders{RequestHeaders: headers(":path", "/v1/chat/completions", ":method", "POST", "content-length", "1000000")},
+		}, bodyPiece(`{`, false))
+		receive(t, s)
+		receive(t, s) // the piece has been taken
+	}
+	if after := heap(); after > before+clients*1_000_000/2 {
+		t.Errorf("%d MB are held for %d clients that sent one byte each", (after-before)>>20, clients)
+	}
+}
+
 // TestOddMessages: whatever order messages come in, the processor answers or ends the stream, and goes on to the next one.
 func TestOddMessages(t *testing.T) {
 	p := startProcessor(t, plainConfig(), nil)
@@ -129,5 +184,27 @@ func TestOddMessages(t *testing.T) {
 	}
 	if strings.Contains(p.log.String(), "mistake") {
 		t.Error(p.log.String())
+	}
+}
+
+// TestNoGoodEndBeforeTheDecision: a stream that ends before its request was decided about ends with an error. A good end would have
+// Envoy send the request on as it came, with nobody's leave.
+func TestNoGoodEndBeforeTheDecision(t *testing.T) {
+	p := startProcessor(t, plainConfig(), nil)
+	duplex := &extproc.ProcessingRequest{
+		ProtocolConfig: &extproc.ProtocolConfiguration{RequestBodyMode: filter.ProcessingMode_FULL_DUPLEX_STREAMED},
+		Request:        &extproc.ProcessingRequest_RequestHeaders{RequestHeaders: headers(":path", "/v1/chat/completions", ":method", "POST")},
+	}
+	for name, messages := range map[string][]*extproc.ProcessingRequest{
+		"nothing": nil, "headers": {duplex}, "a part of the body": {duplex, bodyPiece(`{"model":`, false)},
+	} {
+		s := dial(t, p)
+		transmit(t, s, messages...)
+		if err := s.CloseSend(); err != nil {
+			t.Fatal(err)
+		}
+		if m, err := s.Recv(); status.Code(err) != codes.Unavailable {
+			t.Errorf("after %s: %v, %v", name, m, err)
+		}
 	}
 }

@@ -3,6 +3,7 @@
 package platform
 
 import (
+	"cmp"
 	"strconv"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -35,6 +36,7 @@ func (p *planner) api() {
 		p.certificate(p.infra(apiName, apiName), p.seen.API),
 		p.trusted(p.infra(apiName, apiName), p.seen.API),
 	)
+	p.passKey()
 	p.add(0, p.may(p.infra(apiName, apiName), []rbacv1.PolicyRule{
 		{APIGroups: []string{"maas.opendatahub.io"}, Resources: []string{"maasmodelrefs", "maassubscriptions", "maasauthpolicies", "aitenants"}, Verbs: read},
 		{APIGroups: []string{"gateway.networking.k8s.io"}, Resources: []string{"gateways"}, Verbs: read},
@@ -42,6 +44,7 @@ func (p *planner) api() {
 		{APIGroups: []string{"authorization.k8s.io"}, Resources: []string{"subjectaccessreviews"}, Verbs: []string{"create"}},
 	})...)
 	p.add(1, p.apiDeployment(), p.apiService(), p.apiNetwork(), p.cleanUp())
+	p.passes()
 }
 
 var read = []string{"get", "list", "watch"}
@@ -105,13 +108,20 @@ func (p *planner) apiDeployment() client.Object {
 		database(),
 	}
 	c := p.container(apiName, []string{"maas-api"}, env, map[string]int32{"https": apiPort, "internal": internalPort, "metrics": apiMetricsPort}, "50m", "64Mi", "200m", "128Mi")
-	probe := func(period int32) *corev1.Probe {
+	c.ReadinessProbe, c.StartupProbe = probe("/health", "https", corev1.URISchemeHTTPS)
+	volume := p.mountsPassKey(&c)
+	return p.deployment(p.infra(apiName, apiName), apiName, c, p.replicas(AnnotationAPIReplicas, 1), []corev1.Volume{volume})
+}
+
+// probe asks a server whether it knows all that it must to answer: often while it starts, and then now and again.
+func probe(path, port string, scheme corev1.URIScheme) (readiness, startup *corev1.Probe) {
+	every := func(period int32) *corev1.Probe {
 		return &corev1.Probe{PeriodSeconds: period, ProbeHandler: corev1.ProbeHandler{
-			HTTPGet: &corev1.HTTPGetAction{Path: "/health", Port: intstr.FromString("https"), Scheme: corev1.URISchemeHTTPS}}}
+			HTTPGet: &corev1.HTTPGetAction{Path: path, Port: intstr.FromString(port), Scheme: scheme}}}
 	}
-	c.ReadinessProbe, c.StartupProbe = probe(5), probe(1)
-	c.StartupProbe.FailureThreshold = 120
-	return p.deployment(p.infra(apiName, apiName), apiName, c, p.replicas(AnnotationAPIReplicas, 1), nil)
+	readiness, startup = every(5), every(1)
+	startup.FailureThreshold = 120
+	return readiness, startup
 }
 
 // database gives the address of the database to a program, and to nobody else.
@@ -148,7 +158,8 @@ func podSecurity() *corev1.PodSecurityContext {
 	return &corev1.PodSecurityContext{RunAsNonRoot: ptr.To(true), SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}}
 }
 
-// deployment runs a container with its certificate. A nil number of pods is an autoscaler's to choose.
+// deployment runs a container with its certificate. A nil number of pods is an autoscaler's to choose. Addresses of Services are kept
+// out of the environment: that of the manager's metrics would be taken for a flag.
 func (p *planner) deployment(meta metav1.ObjectMeta, app string, c corev1.Container, replicas int32, volumes []corev1.Volume) *appsv1.Deployment {
 	labels := p.labels(app)
 	for key, value := range p.selector(app) {
@@ -167,7 +178,7 @@ func (p *planner) deployment(meta metav1.ObjectMeta, app string, c corev1.Contai
 		Spec: appsv1.DeploymentSpec{
 			Replicas: &replicas, Selector: &metav1.LabelSelector{MatchLabels: p.selector(app)},
 			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels},
-				Spec: corev1.PodSpec{ServiceAccountName: account, SecurityContext: podSecurity(), Containers: []corev1.Container{c}, Volumes: volumes}},
+				Spec: corev1.PodSpec{ServiceAccountName: account, EnableServiceLinks: ptr.To(false), SecurityContext: podSecurity(), Containers: []corev1.Container{c}, Volumes: volumes}},
 		},
 	}
 }
@@ -185,14 +196,16 @@ func (p *planner) apiService() client.Object {
 
 // apiNetwork lets gateways ask what people may ask, those who check requests ask the rest, and monitoring read metrics.
 func (p *planner) apiNetwork() client.Object {
-	gateway := inNamespaces(p.GatewayNamespace, p.seen.Gateway.Key.Namespace)
-	proxies := networkingv1.NetworkPolicyPeer{NamespaceSelector: &metav1.LabelSelector{}, PodSelector: &metav1.LabelSelector{
-		MatchLabels: map[string]string{"gateway.envoyproxy.io/owning-gateway-name": p.seen.Gateway.Key.Name}}}
-	checks := inNamespaces(p.GatewayNamespace, "kuadrant-system", "openshift-operators", "rh-connectivity-link")
+	callers := []networkingv1.NetworkPolicyPeer{inNamespaces(p.GatewayNamespace, p.seen.Gateway.Key.Namespace)}
+	for _, at := range p.seen.all() {
+		callers = append(callers, networkingv1.NetworkPolicyPeer{NamespaceSelector: &metav1.LabelSelector{}, PodSelector: &metav1.LabelSelector{
+			MatchLabels: map[string]string{"gateway.envoyproxy.io/owning-gateway-name": at.Key.Name}}})
+	}
+	checks := inNamespaces(p.GatewayNamespace, cmp.Or(p.seen.Passes.Home, "kuadrant-system"), "kuadrant-system", "openshift-operators", "rh-connectivity-link")
 	return &networkingv1.NetworkPolicy{ObjectMeta: p.infra(apiName, apiName), Spec: networkingv1.NetworkPolicySpec{
 		PodSelector: metav1.LabelSelector{MatchLabels: p.selector(apiName)}, PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress},
 		Ingress: []networkingv1.NetworkPolicyIngressRule{
-			{Ports: tcp(apiPort), From: []networkingv1.NetworkPolicyPeer{gateway, proxies}},
+			{Ports: tcp(apiPort), From: callers},
 			{Ports: tcp(internalPort), From: []networkingv1.NetworkPolicyPeer{checks}},
 			{Ports: tcp(apiMetricsPort), From: []networkingv1.NetworkPolicyPeer{monitors()}},
 		},
@@ -237,7 +250,7 @@ func (p *planner) cleanUp() client.Object {
 	c.VolumeMounts = nil
 	meta := p.infra(apiName, "maas-api-key-cleanup")
 	meta.Labels = p.labels("maas-api-key-cleanup")
-	pod := corev1.PodSpec{RestartPolicy: corev1.RestartPolicyNever, AutomountServiceAccountToken: ptr.To(false), SecurityContext: podSecurity(), Containers: []corev1.Container{c}}
+	pod := corev1.PodSpec{RestartPolicy: corev1.RestartPolicyNever, AutomountServiceAccountToken: ptr.To(false), EnableServiceLinks: ptr.To(false), SecurityContext: podSecurity(), Containers: []corev1.Container{c}}
 	return &batchv1.CronJob{ObjectMeta: meta, Spec: batchv1.CronJobSpec{
 		Schedule: "*/15 * * * *", ConcurrencyPolicy: batchv1.ForbidConcurrent,
 		JobTemplate: batchv1.JobTemplateSpec{Spec: batchv1.JobSpec{ActiveDeadlineSeconds: ptr.To[int64](deadline), BackoffLimit: ptr.To[int32](1),

@@ -24,13 +24,15 @@ import (
 	"github.com/modelplane/modelplane/internal/engine"
 	"github.com/modelplane/modelplane/internal/kube"
 	"github.com/modelplane/modelplane/internal/maas/gateways"
+	"github.com/modelplane/modelplane/internal/maas/kuadrant"
 	"github.com/modelplane/modelplane/internal/maas/naming"
 	"github.com/modelplane/modelplane/internal/maas/settings"
+	"github.com/modelplane/modelplane/internal/maas/tenancy"
 )
 
 // What the roles say that are made for the services must be permitted to whoever makes them.
 //
-// +kubebuilder:rbac:groups=maas.opendatahub.io,resources=maasmodelrefs;maassubscriptions;maasauthpolicies;aitenants;maastenantconfigs,verbs=get;list;watch
+// +kubebuilder:rbac:groups=maas.opendatahub.io,resources=externalmodels;maasmodelrefs;maassubscriptions;maasauthpolicies;aitenants;maastenantconfigs,verbs=get;list;watch
 // +kubebuilder:rbac:groups=inference.opendatahub.io,resources=externalmodels;externalproviders,verbs=get;list;watch
 // +kubebuilder:rbac:groups=gateway.networking.k8s.io,resources=gateways;httproutes,verbs=get;list;watch
 // +kubebuilder:rbac:groups="",resources=secrets;configmaps;services,verbs=get;list;watch
@@ -55,12 +57,13 @@ const (
 	AnnotationProcessorReplicas = "maas.opendatahub.io/payload-processing-replicas"
 )
 
-// Optional APIs of monitoring and of Kuadrant.
+// removed is the state of a tenant whose services are not wanted.
+const removed = "Removed"
+
+// Optional APIs of monitoring and of Kuadrant's extensions.
 var (
 	podMonitor      = schema.GroupVersionKind{Group: "monitoring.coreos.com", Version: "v1", Kind: "PodMonitor"}
 	telemetryPolicy = schema.GroupVersionKind{Group: "extensions.kuadrant.io", Version: "v1alpha1", Kind: "TelemetryPolicy"}
-	authPolicy      = schema.GroupVersionKind{Group: "kuadrant.io", Version: "v1", Kind: "AuthPolicy"}
-	tokenLimits     = schema.GroupVersionKind{Group: "kuadrant.io", Version: "v1alpha1", Kind: "TokenRateLimitPolicy"}
 )
 
 // Controller of MaasTenantConfig.
@@ -70,7 +73,7 @@ func Controller(p *Platform) engine.Controller {
 	}
 	return engine.For[*v1alpha1.MaasTenantConfig, Seen](Kind{p}, engine.Spec{
 		Name: "maas-platform", Finalizer: naming.FinalizerTenantConfig, OldManagers: []string{naming.OldManager, naming.ManagedBy},
-		FarReaching: true, ReadyEvent: "PlatformReady", NotReadyEvent: "PlatformNotReady", OptOut: naming.Managed, Blocked: blocked,
+		FarReaching: true, ReadyEvent: "PlatformReady", NotReadyEvent: "PlatformNotReady", OptOut: naming.Managed, Blocked: blocked, SetsLabels: true,
 		FormerOwners:       []engine.FormerOwner{{Group: v1alpha1.GroupVersion.Group, Kind: "Config"}},
 		ApplyFailedReasons: map[string]string{"": "PlatformReconcileFailed"},
 		Children: []engine.ChildKind{
@@ -97,14 +100,17 @@ func Controller(p *Platform) engine.Controller {
 			foreign(podMonitor, ""),
 			foreign(telemetryPolicy, "telemetrypolicies"),
 		},
-		Inputs: slices.Concat(gateways.Inputs(), []engine.Input{
+		Inputs: slices.Concat(gateways.Inputs(), tenancy.RouteInputs(), []engine.Input{
 			{Object: &v1alpha1.Config{}},
 			{Object: &v1alpha1.AITenant{}},
 			{Object: &v1alpha1.MaaSSubscription{}},
 			{Object: &v1alpha1.MaaSAuthPolicy{}, Resource: "maasauthpolicies"},
 			{Object: &corev1.Secret{}, MetadataOnly: true},
-			{Object: gateways.Foreign(authPolicy), Resource: "authpolicies", Optional: true, MetadataOnly: true},
-			{Object: gateways.Foreign(tokenLimits), Resource: "tokenratelimitpolicies", Optional: true, MetadataOnly: true},
+			tenancy.HomeInput(),
+			tenancy.ClaimInput(),
+			{Object: kuadrant.New(kuadrant.AuthPolicy), Optional: true, Index: kuadrant.ByTarget},
+			{Object: kuadrant.New(kuadrant.TokenRateLimitPolicy), Optional: true, Index: kuadrant.ByTarget},
+			{Object: gateways.Foreign(gateways.EnvoyExtensionPolicy), Resource: gateways.ExtensionPolicyResource, Optional: true, Trim: trimExtensionPolicy},
 		}),
 	})
 }

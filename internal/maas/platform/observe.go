@@ -3,9 +3,7 @@
 package platform
 
 import (
-	"cmp"
 	"context"
-	"strings"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -18,7 +16,9 @@ import (
 	"github.com/modelplane/modelplane/internal/certs"
 	"github.com/modelplane/modelplane/internal/engine"
 	"github.com/modelplane/modelplane/internal/maas/gateways"
+	"github.com/modelplane/modelplane/internal/maas/kuadrant"
 	"github.com/modelplane/modelplane/internal/maas/naming"
+	"github.com/modelplane/modelplane/internal/maas/tenancy"
 )
 
 // Kind is the kind MaasTenantConfig.
@@ -42,11 +42,18 @@ const caKey = "ca.crt"
 type Seen struct {
 	// Config of the cluster, nil while there is none.
 	Config *v1alpha1.Config
-	// Tenant is the name of the tenant, and Lost that no AITenant of the name exists.
+	// Tenant is the name of the tenant, empty where the settings are in no tenant's place, and Lost that no AITenant of the name exists.
 	Tenant string
 	Lost   bool
-	// Gateway of the tenant.
+	// Gateway of the tenant, through which its models are reached.
 	Gateway gateways.Seen
+	// Coming is the gateway that the tenant moves to, nil if it stays, and Others are those that it had before and through which models
+	// are reached still. Suffixes are behind the names of what belongs to one of several.
+	Coming   *Coming
+	Others   []gateways.Seen
+	Suffixes map[client.ObjectKey]string
+	// Taken is another tenant that has the gateway; empty if none has.
+	Taken string
 	// HasRoutes, HasMonitors and HasTelemetry tell which optional APIs there are; MissingKuadrant which kinds of Kuadrant are not.
 	HasRoutes, HasTLSPolicies, HasMonitors, HasTelemetry, HasIstioTelemetry bool
 	MissingKuadrant                                                         []string
@@ -54,11 +61,27 @@ type Seen struct {
 	Database, DatabaseSecret bool
 	// API and Processor are the certificates of the two servers.
 	API, Processor Certificate
+	Passes         Passes
+	// Standing is how far Kuadrant is with the policies of the gateway.
+	Standing Standing
 	// Deployments are the live ones, by name.
 	Deployments map[string]*appsv1.Deployment
 	// Left are the subscriptions and policies in the tenant's namespace, which go before the services.
 	Left []client.Object
-	Now  time.Time
+	// Routes lead to models through the gateway RoutesAt, as far as somebody wants to know: where what checks requests is about to go.
+	Routes   []string
+	RoutesAt client.ObjectKey
+	Now      time.Time
+}
+
+// Coming is a gateway that a tenant moves to.
+type Coming struct {
+	gateways.Seen
+	// Claim of the tenant on the gateway.
+	Claim types.UID
+	// Standing is how far Kuadrant is with the policies there, and Asked whether the payload processor is asked there.
+	Standing Standing
+	Asked    bool
 }
 
 // Certificate is what a server proves its name with.
@@ -67,23 +90,15 @@ type Certificate struct {
 	RenewAt time.Time
 }
 
-// tenantOf is the name of the tenant that settings are for.
-func (k Kind) tenantOf(obj *v1alpha1.MaasTenantConfig) string {
-	name := cmp.Or(obj.Annotations[naming.AnnotationTenantName], obj.Labels[naming.LabelTenantName])
-	switch {
-	case name != "":
-		return name
-	case obj.Namespace == k.SubscriptionNamespace:
-		return naming.DefaultTenant
-	}
-	return strings.TrimPrefix(obj.Namespace, naming.TenantNamespacePrefix)
-}
-
 // Observe implements engine.Kind.
 func (k Kind) Observe(ctx context.Context, r engine.Reader, obj *v1alpha1.MaasTenantConfig) (Seen, error) {
-	seen := Seen{Now: k.Now(), Tenant: k.tenantOf(obj), Deployments: map[string]*appsv1.Deployment{}}
+	// What settings say of themselves does not count: who may write some could name any tenant.
+	seen := Seen{Now: k.Now(), Tenant: naming.TenantOf(obj.Namespace, k.SubscriptionNamespace), Deployments: map[string]*appsv1.Deployment{}}
+	if seen.Tenant == "" {
+		return seen, nil
+	}
 	for _, read := range []func(context.Context, engine.Reader, *v1alpha1.MaasTenantConfig, *Seen) error{
-		k.readContext, k.readAPIs, k.readDatabase, k.readCertificates, k.readDeployments, k.readLeft,
+		k.readContext, k.readAPIs, k.readDatabase, k.readCertificates, k.readPasses, k.readStanding, k.readDeployments, k.readLeft, k.readRoutes,
 	} {
 		if err := read(ctx, r, obj, &seen); err != nil {
 			return seen, err
@@ -102,20 +117,60 @@ func (k Kind) readContext(ctx context.Context, r engine.Reader, _ *v1alpha1.Maas
 	if err == nil {
 		seen.Config = config
 	}
-	tenant, gateway := &v1alpha1.AITenant{}, client.ObjectKey{Namespace: k.GatewayNamespace, Name: seen.Tenant}
-	if seen.Tenant == naming.DefaultTenant {
-		gateway.Name = k.GatewayName
-	}
-	err = r.Get(ctx, client.ObjectKey{Namespace: k.TenantNamespace, Name: seen.Tenant}, tenant)
+	tenant := &v1alpha1.AITenant{ObjectMeta: metav1.ObjectMeta{Namespace: k.TenantNamespace, Name: seen.Tenant}}
+	err = r.Get(ctx, client.ObjectKeyFromObject(tenant), tenant)
 	if client.IgnoreNotFound(err) != nil {
 		return err
 	}
 	seen.Lost = err != nil
-	if g := tenant.Spec.Gateway; g != nil {
-		gateway.Name = cmp.Or(g.Name, gateway.Name)
+	tenant.Namespace, tenant.Name = k.TenantNamespace, seen.Tenant
+	return k.readGateways(ctx, r, tenant, seen)
+}
+
+// readGateways finds out through which gateway the tenant is reached, and at which others requests are checked for it.
+func (k Kind) readGateways(ctx context.Context, r engine.Reader, tenant *v1alpha1.AITenant, seen *Seen) error {
+	claims, err := tenancy.ObserveClaims(ctx, r, k.Settings)
+	if err != nil {
+		return err
 	}
-	seen.Gateway, err = gateways.Observe(ctx, r, gateway)
-	return err
+	wanted, held := tenancy.Wanted(tenant, k.Settings), claims.Held(tenant, k.Settings)
+	if seen.Gateway, err = gateways.Observe(ctx, r, wanted); err != nil {
+		return err
+	}
+	claim, claimed := claims.On(wanted)
+	if claimed && claim.Tenant != seen.Tenant {
+		seen.Taken = claim.Tenant
+	}
+	seen.Suffixes = map[client.ObjectKey]string{}
+	for _, c := range claims.Of(seen.Tenant) {
+		seen.Suffixes[c.Gateway] = claims.Suffix(c.Gateway, seen.Tenant)
+		if c.Gateway == wanted {
+			continue
+		}
+		other, err := gateways.Observe(ctx, r, c.Gateway)
+		switch {
+		case err != nil:
+			return err
+		case !other.Exists:
+		case c.Gateway != held:
+			seen.Others = append(seen.Others, other)
+		default:
+			if claimed && seen.Taken == "" {
+				seen.Coming = &Coming{Seen: seen.Gateway, Claim: claim.UID}
+			}
+			seen.Gateway, seen.Taken = other, ""
+		}
+	}
+	return nil
+}
+
+// all are the gateways at which requests are to be checked for the tenant.
+func (s *Seen) all() []gateways.Seen {
+	out := append([]gateways.Seen{s.Gateway}, s.Others...)
+	if s.Coming != nil && s.Coming.Exists {
+		out = append(out, s.Coming.Seen)
+	}
+	return out
 }
 
 func (Kind) readAPIs(_ context.Context, r engine.Reader, _ *v1alpha1.MaasTenantConfig, seen *Seen) error {
@@ -124,11 +179,10 @@ func (Kind) readAPIs(_ context.Context, r engine.Reader, _ *v1alpha1.MaasTenantC
 	seen.HasMonitors = r.HasAPI(podMonitor.GroupKind())
 	seen.HasTelemetry = r.HasAPI(telemetryPolicy.GroupKind())
 	seen.HasIstioTelemetry = r.HasAPI(gateways.Telemetry.GroupKind())
-	if !r.HasAPI(authPolicy.GroupKind()) {
-		seen.MissingKuadrant = append(seen.MissingKuadrant, authPolicy.Kind)
-	}
-	if !r.HasAPI(tokenLimits.GroupKind()) {
-		seen.MissingKuadrant = append(seen.MissingKuadrant, tokenLimits.Kind)
+	for _, gvk := range kuadrant.Kinds() {
+		if !r.HasAPI(gvk.GroupKind()) {
+			seen.MissingKuadrant = append(seen.MissingKuadrant, gvk.Kind)
+		}
 	}
 	return nil
 }
@@ -196,6 +250,20 @@ func (k Kind) readDeployments(ctx context.Context, r engine.Reader, _ *v1alpha1.
 		}
 		if err == nil {
 			seen.Deployments[key.Name] = d
+		}
+	}
+	return nil
+}
+
+// readRoutes looks for routes that nobody would check any more.
+func (k Kind) readRoutes(ctx context.Context, r engine.Reader, obj *v1alpha1.MaasTenantConfig, seen *Seen) (err error) {
+	if obj.DeletionTimestamp == nil && obj.Annotations[AnnotationManagement] != removed && seen.Config != nil && seen.Config.DeletionTimestamp == nil {
+		return nil
+	}
+	for _, at := range seen.all() {
+		seen.RoutesAt = at.Key
+		if seen.Routes, err = tenancy.ModelRoutes(ctx, r, at.Key); err != nil || len(seen.Routes) > 0 {
+			return err
 		}
 	}
 	return nil

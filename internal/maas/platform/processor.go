@@ -10,9 +10,11 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/modelplane/modelplane/internal/maas/naming"
+	"github.com/modelplane/modelplane/internal/maas/tenancy"
 )
 
 // configDir is where the processor finds what it does.
@@ -111,7 +113,7 @@ func (p *planner) processor(app, file, cpu, memory, maxCPU, maxMemory string) {
 	c := p.container(app, args, env,
 		map[string]int32{"grpc": processorPort, "health": processorHealthPort, "metrics": processorMetricsPort}, cpu, memory, maxCPU, maxMemory)
 	c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: "config", MountPath: configDir, ReadOnly: true})
-	c.ReadinessProbe = &corev1.Probe{PeriodSeconds: 5, ProbeHandler: corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromString("grpc")}}}
+	c.ReadinessProbe, c.StartupProbe = probe("/readyz", "health", corev1.URISchemeHTTP)
 	from := func(name, configMap string) corev1.Volume {
 		return corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: configMap}}}}
 	}
@@ -121,6 +123,10 @@ func (p *planner) processor(app, file, cpu, memory, maxCPU, maxMemory string) {
 		volumes = append(volumes, from("maas-api", caName(p.name(processorName+"-api"))))
 	}
 	d := p.deployment(p.edge(app, app), app, c, p.processorReplicas(app), volumes)
+	d.Annotations = map[string]string{naming.AnnotationEnforcement: string(tenancy.Kuadrant)}
+	if p.builtIn {
+		d.Annotations[naming.AnnotationEnforcement] = string(tenancy.BuiltIn)
+	}
 	p.add(1, d)
 	if app == processorName && p.autoscaled() {
 		p.children[len(p.children)-1].Initial = []string{"spec.replicas"}
@@ -147,14 +153,17 @@ func (p *planner) processorReplicas(app string) int32 {
 
 // processorNetwork lets the gateway's proxies ask the processor, and monitoring read metrics.
 func (p *planner) processorNetwork(app string) client.Object {
-	name := p.seen.Gateway.Key.Name
-	here := networkingv1.NetworkPolicyPeer{PodSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"gateway.networking.k8s.io/gateway-name": name}}}
-	envoy := networkingv1.NetworkPolicyPeer{NamespaceSelector: &metav1.LabelSelector{}, PodSelector: &metav1.LabelSelector{
-		MatchLabels: map[string]string{"gateway.envoyproxy.io/owning-gateway-name": name}}}
+	var callers []networkingv1.NetworkPolicyPeer
+	for _, at := range p.seen.all() {
+		callers = append(callers,
+			networkingv1.NetworkPolicyPeer{PodSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"gateway.networking.k8s.io/gateway-name": at.Key.Name}}},
+			networkingv1.NetworkPolicyPeer{NamespaceSelector: &metav1.LabelSelector{}, PodSelector: &metav1.LabelSelector{
+				MatchLabels: map[string]string{"gateway.envoyproxy.io/owning-gateway-name": at.Key.Name}}})
+	}
 	return &networkingv1.NetworkPolicy{ObjectMeta: p.edge(app, app), Spec: networkingv1.NetworkPolicySpec{
 		PodSelector: metav1.LabelSelector{MatchLabels: p.selector(app)}, PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress},
 		Ingress: []networkingv1.NetworkPolicyIngressRule{
-			{Ports: tcp(processorPort), From: []networkingv1.NetworkPolicyPeer{here, envoy}},
+			{Ports: tcp(processorPort), From: callers},
 			{Ports: tcp(processorMetricsPort), From: []networkingv1.NetworkPolicyPeer{monitors()}},
 		},
 	}}

@@ -7,27 +7,33 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/go-logr/logr"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
+	inferencev1alpha1 "github.com/modelplane/modelplane/api/inference/v1alpha1"
 	"github.com/modelplane/modelplane/api/maas/v1alpha1"
 	"github.com/modelplane/modelplane/charts"
 	"github.com/modelplane/modelplane/internal/certs"
 	"github.com/modelplane/modelplane/internal/chart/charttest"
 	"github.com/modelplane/modelplane/internal/engine"
 	"github.com/modelplane/modelplane/internal/engine/domaintest"
+	"github.com/modelplane/modelplane/internal/maas/gatewaypolicies"
 	"github.com/modelplane/modelplane/internal/maas/gateways"
+	"github.com/modelplane/modelplane/internal/maas/naming"
 	"github.com/modelplane/modelplane/internal/maas/platform"
 	"github.com/modelplane/modelplane/internal/maas/settings"
 	"github.com/modelplane/modelplane/internal/testkit"
@@ -39,9 +45,15 @@ func TestMain(m *testing.M) {
 }
 
 // bench is a cluster in which everything of the default tenant is in the test's own namespace.
-type bench struct{ *domaintest.Bench }
+type bench struct {
+	*domaintest.Bench
+	// policies says that those of gateways are looked after, too.
+	policies bool
+}
 
-func newBench(t testing.TB) *bench {
+func newBench(t testing.TB) *bench { t.Helper(); return newBenchWith(t, false) }
+
+func newBenchWith(t testing.TB, policies bool) *bench {
 	t.Helper()
 	cluster := testkit.Start(t)
 	all, err := charts.CRDs()
@@ -50,31 +62,24 @@ func newBench(t testing.TB) *bench {
 	}
 	var needed []*apiextensionsv1.CustomResourceDefinition
 	for _, crd := range all {
-		if crd.Spec.Group == v1alpha1.GroupVersion.Group {
+		if crd.Spec.Group == v1alpha1.GroupVersion.Group || policies && crd.Spec.Group == inferencev1alpha1.GroupVersion.Group {
 			needed = append(needed, crd)
 		}
 	}
 	cluster.InstallCRDs(t, needed...)
-	b := &bench{domaintest.New(t, cluster, scheme)}
-	rules, err := engine.Rules(scheme, b.controllers()...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	// What the roles of the services say must be permitted to whoever makes them.
-	every := []string{"get", "list", "watch"}
-	rules = append(rules,
-		rbacv1.PolicyRule{APIGroups: []string{v1alpha1.GroupVersion.Group, "inference.opendatahub.io", "gateway.networking.k8s.io"}, Resources: []string{"*"}, Verbs: every},
-		rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"secrets", "configmaps", "services"}, Verbs: every},
-		rbacv1.PolicyRule{APIGroups: []string{"authentication.k8s.io"}, Resources: []string{"tokenreviews"}, Verbs: []string{"create"}},
-		rbacv1.PolicyRule{APIGroups: []string{"authorization.k8s.io"}, Resources: []string{"subjectaccessreviews"}, Verbs: []string{"create"}},
-	)
-	b.Manager = charttest.RBAC(t, cluster, b.NS, rules...)
+	b := &bench{domaintest.New(t, cluster, scheme), policies}
+	// What the roles of the services say must be permitted to whoever makes them: the chart's own account, and nobody with more.
+	b.Manager = charttest.RBAC(t, cluster, b.NS)
 	return b
 }
 
 func (b *bench) controllers() []engine.Controller {
 	s := settings.Settings{Namespace: b.NS, GatewayNamespace: b.NS, GatewayName: "door", SubscriptionNamespace: b.NS, TenantNamespace: b.NS}
-	return []engine.Controller{platform.Controller(&platform.Platform{Settings: s.WithDefaults(), Image: "modelplane:test", Pairs: &certs.Pairs{}, Now: time.Now})}
+	out := []engine.Controller{platform.Controller(&platform.Platform{Settings: s.WithDefaults(), Image: "modelplane:test", Pairs: &certs.Pairs{}, Now: time.Now})}
+	if b.policies {
+		out = append(out, gatewaypolicies.Controller(s.WithDefaults))
+	}
+	return out
 }
 
 func (b *bench) run(ctx context.Context, cfg *rest.Config) error {
@@ -125,6 +130,7 @@ func TestLife(t *testing.T) {
 	b.Create(t, config)
 	t.Cleanup(func() { b.Delete(t, config) })
 	b.says(t, obj, "GatewayNotReady")
+	b.stray(t)
 	b.Install(t, testkit.GatewayAPI)
 	b.gateway(t)
 	b.says(t, obj, "PrerequisitesNotMet")
@@ -162,24 +168,95 @@ func TestLife(t *testing.T) {
 		return nil
 	})
 	b.Install(t, testkit.Kuadrant)
+	b.kuadrant(t)
+	auth, deny := b.policiesOf()
+	b.Create(t, auth, deny)
+	b.kuadrantSays(t, "True", auth, deny)
 	b.RollOut(t, "payload-pre-processing", "payload-processing", "maas-api")
 	b.says(t, obj, "Reconciled")
 	b.Remove(t, testkit.Kuadrant)
 	b.Gone(t, &appsv1.Deployment{}, "payload-pre-processing")
+	b.guarded(t, obj, config)
 	b.ends(t, obj)
+}
+
+// route leads to a model that somebody else's controller looks after.
+func (b *bench) route() *gatewayv1.HTTPRoute {
+	r := &gatewayv1.HTTPRoute{ObjectMeta: metav1.ObjectMeta{Namespace: b.NS, Name: "iris", OwnerReferences: []metav1.OwnerReference{
+		{APIVersion: "serving.kserve.io/v1beta1", Kind: "InferenceService", Name: "iris", UID: "44444444-4444-4444-4444-444444444444", Controller: ptr.To(true)}}}}
+	r.Spec.ParentRefs = []gatewayv1.ParentReference{{Name: "door"}}
+	return r
+}
+
+// guarded deletes the Config while a route leads to a model: what checks requests stays until the route is gone, and has no owner
+// that would take it along.
+func (b *bench) guarded(t testing.TB, obj *v1alpha1.MaasTenantConfig, config *v1alpha1.Config) {
+	t.Helper()
+	route, checks := b.route(), &appsv1.Deployment{}
+	b.Create(t, route)
+	for name, owned := range map[string]bool{"payload-processing": false, "maas-api": true} {
+		b.Exists(t, checks, name)
+		if has := slices.ContainsFunc(checks.OwnerReferences, func(o metav1.OwnerReference) bool { return o.Kind == "Config" }); has != owned {
+			t.Errorf("%s goes with the Config: %t", name, has)
+		}
+	}
+	b.Delete(t, config)
+	b.says(t, obj, "ConfigMissing")
+	if c := meta.FindStatusCondition(obj.Status.Conditions, "Ready"); !strings.Contains(c.Message, b.NS+"/iris") {
+		t.Errorf("the route is not named: %s", c.Message)
+	}
+	b.Exists(t, checks, "payload-processing")
+	b.Exists(t, gateways.Foreign(gateways.EnvoyExtensionPolicy), "payload-processing")
+	b.Delete(t, route)
+	b.Gone(t, checks, "payload-processing")
+	b.Gone(t, gateways.Foreign(gateways.EnvoyExtensionPolicy), "payload-processing")
+	config.ObjectMeta = metav1.ObjectMeta{Name: v1alpha1.ConfigName}
+	b.Create(t, config)
+	b.says(t, obj, "DeploymentsNotReady")
+}
+
+// stray makes settings in another namespace that name the tenant: they count for nothing, and go without taking anything along.
+func (b *bench) stray(t testing.TB) {
+	t.Helper()
+	obj := &v1alpha1.MaasTenantConfig{ObjectMeta: metav1.ObjectMeta{Namespace: b.Namespace(t), Name: v1alpha1.MaasTenantConfigName,
+		Labels: map[string]string{naming.LabelTenantName: naming.DefaultTenant}, Annotations: map[string]string{naming.AnnotationTenantName: naming.DefaultTenant}}}
+	subscription := subscription(obj.Namespace)
+	b.Create(t, obj, subscription)
+	b.says(t, obj, "InvalidPlacement")
+	b.Delete(t, obj)
+	testkit.Eventually(t, domaintest.Patience, "the settings that count for nothing to go", func() error {
+		if err := b.C.Get(context.Background(), client.ObjectKeyFromObject(obj), obj); client.IgnoreNotFound(err) != nil || err == nil {
+			return errors.Join(err, errors.New("they are there"))
+		}
+		return nil
+	})
+	if err := b.C.Get(context.Background(), client.ObjectKeyFromObject(subscription), subscription); err != nil || subscription.DeletionTimestamp != nil {
+		t.Errorf("a subscription went with them: %v", err)
+	}
+	b.Change(t, subscription, func() { subscription.Finalizers = nil })
+}
+
+// subscription is one that does not go by itself.
+func subscription(namespace string) *v1alpha1.MaaSSubscription {
+	s := &v1alpha1.MaaSSubscription{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "s", Finalizers: []string{"example.com/busy"}}}
+	s.Spec.Owner.Users = []string{"me"}
+	s.Spec.ModelRefs = []v1alpha1.SubscribedModel{{ModelRef: v1alpha1.ModelRef{Name: "m", Namespace: "models"}, TokenRateLimits: []v1alpha1.TokenRateLimit{{Limit: 1, Window: "1m"}}}}
+	return s
 }
 
 // ends deletes the settings of the tenant, whose subscription goes first.
 func (b *bench) ends(t testing.TB, obj *v1alpha1.MaasTenantConfig) {
 	t.Helper()
-	subscription := &v1alpha1.MaaSSubscription{ObjectMeta: metav1.ObjectMeta{Namespace: b.NS, Name: "s", Finalizers: []string{"example.com/busy"}}}
-	subscription.Spec.Owner.Users = []string{"me"}
-	subscription.Spec.ModelRefs = []v1alpha1.SubscribedModel{{ModelRef: v1alpha1.ModelRef{Name: "m", Namespace: "models"}, TokenRateLimits: []v1alpha1.TokenRateLimit{{Limit: 1, Window: "1m"}}}}
-	b.Create(t, subscription)
+	subscription := subscription(b.NS)
+	route := b.route()
+	b.Create(t, subscription, route)
 	b.Delete(t, obj)
 	b.says(t, obj, "DeletionInProgress")
 	b.Exists(t, &appsv1.Deployment{}, "maas-api")
 	b.Change(t, subscription, func() { subscription.Finalizers = nil })
+	b.says(t, obj, "DeletionBlocked")
+	b.Exists(t, gateways.Foreign(gateways.EnvoyExtensionPolicy), "payload-processing")
+	b.Delete(t, route)
 	testkit.Eventually(t, domaintest.Patience, "the end", func() error { return b.Ended([]client.Object{obj}, b.controllers()) })
 }
 

@@ -65,10 +65,13 @@ func (p *planner) status(problem *engine.Problem) *v1alpha1.MaasTenantConfigStat
 		set("MaaSPrerequisitesAvailable", metav1.ConditionTrue, "Available", "There is an address of a database.")
 	}
 	switch {
-	case problem == nil:
+	case problem == nil, of(problem, reasonSwitching):
 		set("DeploymentsAvailable", metav1.ConditionTrue, "Available", "All services answer.")
 	case of(problem, "DeploymentsNotReady"):
 		set("DeploymentsAvailable", metav1.ConditionFalse, problem.Reason, problem.Message)
+	}
+	if p.by != nil {
+		out.Conditions = append(out.Conditions, *p.by)
 	}
 	p.degraded(problem, set)
 	return out
@@ -79,6 +82,9 @@ func (p *planner) enforces() string {
 	if p.builtIn {
 		if len(p.seen.MissingKuadrant) > 0 {
 			return fmt.Sprintf("The payload processor checks requests itself: the cluster does not serve %s (kuadrant.io).", strings.Join(p.seen.MissingKuadrant, " and "))
+		}
+		if p.kuadrant {
+			return fmt.Sprintf("The payload processor checks requests until Kuadrant enforces the policies of Gateway %s: %s.", p.seen.Gateway.Key, p.awaited())
 		}
 		return "The payload processor checks requests itself, as the tenant asks."
 	}

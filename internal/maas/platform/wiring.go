@@ -4,31 +4,25 @@ package platform
 
 import (
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/modelplane/modelplane/internal/engine"
 	"github.com/modelplane/modelplane/internal/maas/gateways"
 )
 
-// verified makes the gateway speak TLS to a service and look at its certificate.
+// verified makes gateways speak TLS to a service and look at its certificate.
 func (p *planner) verified(namespace, app, base string, port int, c Certificate) {
-	service := p.name(app)
-	host := fmt.Sprintf("%s.%s.svc.cluster.local", service, namespace)
-	if p.seen.Gateway.Flavour == gateways.Istio {
-		// Istio's gateways read what they trust from a Secret beside them.
-		meta := p.edge(app, app)
-		meta.Name = caName(meta.Name)
-		p.add(0, &corev1.Secret{ObjectMeta: meta, Data: map[string][]byte{"cacert": c.Pair.Roots, caKey: c.Pair.Roots}})
-		p.add(2, gateways.Object(gateways.DestinationRule, p.edge(app, base), map[string]any{
-			"host": host,
-			"trafficPolicy": map[string]any{"portLevelSettings": []any{map[string]any{
-				"port": map[string]any{"number": int64(port)},
-				"tls":  map[string]any{"mode": "SIMPLE", "credentialName": meta.Name, "sni": host, "subjectAltNames": []any{p.certified(namespace, app)}},
-			}}},
-		}))
+	istio, other := p.flavours()
+	if istio {
+		p.verifiedByIstio(namespace, app, base, port, c)
+	}
+	if !other {
 		return
 	}
+	service := p.name(app)
 	meta := p.edge(app, base)
 	meta.Namespace = namespace
 	ca := caName(service)
@@ -41,6 +35,29 @@ func (p *planner) verified(namespace, app, base string, port int, c Certificate)
 	}))
 }
 
+// verifiedByIstio does it for Istio, whose gateways read what they trust from a Secret beside them.
+func (p *planner) verifiedByIstio(namespace, app, base string, port int, c Certificate) {
+	host := fmt.Sprintf("%s.%s.svc.cluster.local", p.name(app), namespace)
+	meta := p.edge(app, app)
+	meta.Name = caName(meta.Name)
+	p.add(0, &corev1.Secret{ObjectMeta: meta, Data: map[string][]byte{"cacert": c.Pair.Roots, caKey: c.Pair.Roots}})
+	p.add(2, gateways.Object(gateways.DestinationRule, p.edge(app, base), map[string]any{
+		"host": host,
+		"trafficPolicy": map[string]any{"portLevelSettings": []any{map[string]any{
+			"port": map[string]any{"number": int64(port)},
+			"tls":  map[string]any{"mode": "SIMPLE", "credentialName": meta.Name, "sni": host, "subjectAltNames": []any{p.certified(namespace, app)}},
+		}}},
+	}))
+}
+
+// flavours tells whether gateways of the tenant are Istio's, and whether some are not.
+func (p *planner) flavours() (istio, other bool) {
+	for _, at := range p.seen.all() {
+		istio, other = istio || at.Flavour == gateways.Istio, other || at.Flavour != gateways.Istio
+	}
+	return istio, other
+}
+
 // certified is the name that the certificate of a service is good for. Both stages of the processor have the same.
 func (p *planner) certified(namespace, app string) string {
 	if app == preProcessorName {
@@ -49,18 +66,22 @@ func (p *planner) certified(namespace, app string) string {
 	return fmt.Sprintf("%s.%s.svc.cluster.local", p.name(app), namespace)
 }
 
-// wiring puts the payload processor into the gateway's proxies. A request that it could not look at is refused.
+// wiring puts the payload processor into the proxies of the gateways. A request that it could not look at is refused.
 func (p *planner) wiring() {
-	switch p.seen.Gateway.Flavour {
-	case gateways.EnvoyGateway:
-		p.extensionPolicies()
-	case gateways.Istio:
-		p.envoyFilter()
-	default:
-		if !p.builtIn {
+	var envoys []string
+	for _, at := range p.seen.all() {
+		switch {
+		case at.Flavour == gateways.EnvoyGateway:
+			envoys = append(envoys, at.Key.Name)
+		case at.Flavour == gateways.Istio:
+			p.envoyFilter(at.Key)
+		case !p.builtIn:
 			p.warnings = append(p.warnings, warning{reason: "PrerequisitesWarning",
-				message: fmt.Sprintf("Nothing is known of the implementation of Gateway %s, so that the payload processor is not wired into it. Use Envoy Gateway or Istio.", p.seen.Gateway.Key)})
+				message: fmt.Sprintf("Nothing is known of the implementation of Gateway %s, so that the payload processor is not wired into it. Use Envoy Gateway or Istio.", at.Key)})
 		}
+	}
+	if len(envoys) > 0 {
+		p.extensionPolicies(envoys)
 	}
 }
 
@@ -75,12 +96,16 @@ func (p *planner) unwired() *engine.Problem {
 // processingTime bounds how long the processor may take for one message.
 const processingTime = "60s"
 
-// extensionPolicies are for Envoy Gateway: one for the gateway, and one that takes the route of maas-api out, which checks its
+// extensionPolicies are for Envoy Gateway: one for its gateways, and one that takes the route of maas-api out, which checks its
 // callers itself.
-func (p *planner) extensionPolicies() {
-	target := func(kind, name string) []any {
-		return []any{map[string]any{"group": gateways.Gateway.Group, "kind": kind, "name": name}}
+func (p *planner) extensionPolicies(names []string) {
+	target := func(kind string, names ...string) (out []any) {
+		for _, name := range names {
+			out = append(out, map[string]any{"group": gateways.Gateway.Group, "kind": kind, "name": name})
+		}
+		return out
 	}
+	slices.Sort(names) // one that comes or goes leaves the others where they are
 	body := map[string]any{"body": "FullDuplexStreamed"}
 	meta := p.edge(processorName, processorName)
 	var stages []any
@@ -89,13 +114,14 @@ func (p *planner) extensionPolicies() {
 	}
 	stages = append(stages, p.stageOf(processorName, map[string]any{"request": body, "response": body, "allowModeOverride": true}))
 	p.add(2, gateways.Object(gateways.EnvoyExtensionPolicy, meta, map[string]any{
-		"targetRefs": target("Gateway", p.seen.Gateway.Key.Name), "extProc": stages,
+		"targetRefs": target("Gateway", names...), "extProc": stages,
 	}))
 	if p.builtIn {
 		p.add(2, gateways.Object(gateways.EnvoyExtensionPolicy, p.infra(processorName, routeBase), map[string]any{
 			"targetRefs": target("HTTPRoute", p.name(routeBase)),
 		}))
 	}
+	p.unnamed()
 }
 
 func (p *planner) stageOf(app string, mode map[string]any) map[string]any {
@@ -118,12 +144,11 @@ const (
 
 // envoyFilter is for Istio. Where Kuadrant checks requests, the stages stand before and after its filter, by both names that it
 // is known by; where the processor does, it stands before the router.
-func (p *planner) envoyFilter() {
+func (p *planner) envoyFilter(gateway client.ObjectKey) {
 	var patches []any
 	if p.builtIn {
 		patches = append(patches, p.filterPatch(filterRouter, "INSERT_BEFORE", filterPost, processorName, true))
 	} else {
-		gateway := p.seen.Gateway.Key
 		plugin := fmt.Sprintf("extensions.istio.io/wasmplugin/%s.kuadrant-%s", gateway.Namespace, gateway.Name)
 		for _, anchor := range []string{plugin, filterWasm} {
 			patches = append(patches,
@@ -134,9 +159,11 @@ func (p *planner) envoyFilter() {
 	for i := range p.rules() {
 		patches = append(patches, p.withoutProcessing(i))
 	}
-	p.add(2, gateways.Object(gateways.EnvoyFilter, p.edge(processorName, processorName), map[string]any{
+	meta := p.edge(processorName, processorName)
+	meta.Name += p.seen.Suffixes[gateway]
+	p.add(2, gateways.Object(gateways.EnvoyFilter, meta, map[string]any{
 		"priority":         int64(filterPriority),
-		"workloadSelector": map[string]any{"labels": map[string]any{"gateway.networking.k8s.io/gateway-name": p.seen.Gateway.Key.Name}},
+		"workloadSelector": map[string]any{"labels": map[string]any{"gateway.networking.k8s.io/gateway-name": gateway.Name}},
 		"configPatches":    patches,
 	}))
 }

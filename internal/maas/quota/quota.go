@@ -6,10 +6,10 @@
 // could.
 //
 // Tokens are known only when an answer is over. So that many requests at once do not all begin with the same last token,
-// each holds what it is expected to use while it runs, but never more than its share of the
-// smallest limit (Share), so that a small limit does not make a user's requests wait for each other. Hence a counter never
-// has more requests running than fit into its limit by what they hold, and its limit is exceeded by no more than what
-// those use above what they hold. What a process holds that ends without a word is free again after two leases.
+// each holds what it asks for while it runs, but never more than the smallest limit. Hence a counter never has more requests
+// running than fit into its limit by what they hold, and its limit is exceeded by no more than what the last one holds and what
+// any use above what they hold. Where a request does not say how much it asks for, whoever guesses should take no more than a
+// share of the limit (Guess), so that a small limit does not make a user's requests wait for each other. What a process holds that ends without a word is free again after two leases.
 //
 // Memory counts for one process, Redis for all that share a server. Nothing here knows who a user is, or what HTTP is.
 package quota
@@ -109,8 +109,8 @@ const (
 	lease = 5 * time.Minute
 	// busy is when to come back where only running requests are in the way.
 	busy = time.Second
-	// Share is the part of the smallest limit that one request holds at most.
-	Share = 16
+	// share is the part of the smallest limit that a guess takes at most.
+	share = 16
 )
 
 func check(limits []Limit) error {
@@ -131,15 +131,23 @@ func check(limits []Limit) error {
 // held is what a request holds of what it wants.
 func held(limits []Limit, want Tokens) Tokens {
 	want = want.whole()
-	share := func(k Kind, n int64) int64 {
+	bound := func(k Kind, n int64) int64 {
 		for _, l := range limits {
 			if l.kind() == k {
-				n = min(n, max(l.Tokens/Share, 1))
+				n = min(n, max(l.Tokens, 1))
 			}
 		}
 		return n
 	}
-	return Tokens{share(Prompt, want.Prompt), share(Completion, want.Completion), share(Total, want.Total)}
+	return Tokens{bound(Prompt, want.Prompt), bound(Completion, want.Completion), bound(Total, want.Total)}
+}
+
+// Guess is what may be held of a number of tokens that nobody has asked for.
+func Guess(limits []Limit, n int64) int64 {
+	for _, l := range limits {
+		n = min(n, max(l.Tokens/share, 1))
+	}
+	return n
 }
 
 // longest window that there can be.

@@ -149,11 +149,11 @@ func TestHolds(t *testing.T) {
 	each(t, func(t *testing.T, c Counters, at *clock) {
 		limit := Limit{Tokens: 1600, Window: time.Hour}
 		var holds []Hold
-		for v := begin(t, c, alice, 1_000_000, limit); v.Allowed; v = begin(t, c, alice, 1_000_000, limit) {
+		for v := begin(t, c, alice, 100, limit); v.Allowed; v = begin(t, c, alice, 100, limit) {
 			holds = append(holds, v.Hold)
 		}
-		if len(holds) != Share {
-			t.Fatalf("%d requests ran at once, want %d", len(holds), Share)
+		if len(holds) != share {
+			t.Fatalf("%d requests ran at once, want %d", len(holds), share)
 		}
 		if v := begin(t, c, alice, 1, limit); !v.Busy || v.RetryAfter != time.Second {
 			t.Errorf("others are in the way: %+v", v)
@@ -164,8 +164,8 @@ func TestHolds(t *testing.T) {
 		}
 		// Whoever held the others never comes back.
 		at.pass(2 * lease)
-		for range Share {
-			if v := begin(t, c, alice, 1_000_000, limit); !v.Allowed {
+		for range share {
+			if v := begin(t, c, alice, 100, limit); !v.Allowed {
 				t.Fatalf("what was lost is held for longer than two leases: %+v", v)
 			}
 		}
@@ -175,6 +175,27 @@ func TestHolds(t *testing.T) {
 			t.Errorf("a late one took what others hold: %+v", v)
 		}
 	})
+}
+
+// TestABigOneRunsAlone: who asks for all of a limit has it while the request runs, and nobody else begins on top of it.
+func TestABigOneRunsAlone(t *testing.T) {
+	each(t, func(t *testing.T, c Counters, _ *clock) {
+		limit := Limit{Tokens: 1600, Window: time.Hour}
+		v := begin(t, c, alice, 1_000_000, limit)
+		if !v.Allowed || v.Hold.Tokens.Total != limit.Tokens {
+			t.Fatalf("%+v", v)
+		}
+		if other := begin(t, c, alice, 1, limit); other.Allowed || !other.Busy {
+			t.Errorf("another began: %+v", other)
+		}
+		end(t, c, v.Hold, 10)
+		if other := begin(t, c, alice, 1, limit); !other.Allowed {
+			t.Errorf("it is over: %+v", other)
+		}
+	})
+	if n := Guess([]Limit{{Tokens: 1600}, {Tokens: 32}}, 500); n != 2 {
+		t.Errorf("a guess holds %d", n)
+	}
 }
 
 func TestWhatCannotBeChecked(t *testing.T) {
@@ -317,8 +338,8 @@ func TestManyAtOnce(t *testing.T) {
 		}
 		all.Wait()
 		close(holds)
-		if began.Load() != Share {
-			t.Errorf("%d began at once, want %d", began.Load(), Share)
+		if began.Load() != share {
+			t.Errorf("%d began at once, want %d", began.Load(), share)
 		}
 		for h := range holds {
 			all.Go(func() {

@@ -41,13 +41,13 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	maxOpen := cmp.Or(c.MaxOpen, 25)
-	s.db.SetMaxOpenConns(maxOpen)
-	s.db.SetMaxIdleConns(cmp.Or(c.MaxIdle, maxOpen)) // fewer would be closed and opened again in every burst
-	s.db.SetConnMaxLifetime(cmp.Or(c.Lifetime, 5*time.Minute))
 	if err := s.prepare(ctx); err != nil {
 		return nil, errors.Join(fmt.Errorf("prepare the database: %w", err), s.Close())
 	}
+	maxOpen := cmp.Or(c.MaxOpen, 25) // of those who ask; to prepare takes two, of which one holds others off
+	s.db.SetMaxOpenConns(maxOpen)
+	s.db.SetMaxIdleConns(cmp.Or(c.MaxIdle, maxOpen)) // fewer would be closed and opened again in every burst
+	s.db.SetConnMaxLifetime(cmp.Or(c.Lifetime, 5*time.Minute))
 	return s, nil
 }
 

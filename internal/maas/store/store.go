@@ -12,6 +12,8 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -170,33 +172,44 @@ func (s *Store) CleanUp(ctx context.Context, tenant string, before time.Time) (i
 	return n, wrap("remove expired keys", err)
 }
 
+// usesAtOnce is how many uses one statement notes: it holds their rows, and whoever revokes one of these keys waits for its end.
+const usesAtOnce = 1000
+
 // Used notes when keys were used last.
 func (s *Store) Used(ctx context.Context, uses map[string]time.Time) error {
-	if len(uses) == 0 {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, s.within)
-	defer cancel()
-	if s.postgres {
-		ids, times := make([]string, 0, len(uses)), make([]time.Time, 0, len(uses))
-		for id, at := range uses {
-			ids, times = append(ids, id), append(times, at)
+	// In order, so that replicas that note the same keys do not wait for each other.
+	for ids := range slices.Chunk(slices.Sorted(maps.Keys(uses)), usesAtOnce) {
+		if err := s.usedAtOnce(ctx, ids, uses); err != nil {
+			return wrap("note the use of keys", s.outcome(err))
 		}
-		_, err := s.db.ExecContext(ctx, `UPDATE api_keys SET last_used_at = u.at FROM unnest($1::text[], $2::timestamptz[]) AS u(id, at)
-			WHERE api_keys.id = u.id AND (last_used_at IS NULL OR last_used_at < u.at)`, ids, times)
-		return wrap("note the use of keys", s.outcome(err))
 	}
-	return wrap("note the use of keys", s.outcome(s.usedOneByOne(ctx, uses)))
+	return nil
 }
 
-func (s *Store) usedOneByOne(ctx context.Context, uses map[string]time.Time) error {
+func (s *Store) usedAtOnce(ctx context.Context, ids []string, uses map[string]time.Time) error {
+	ctx, cancel := context.WithTimeout(ctx, s.within)
+	defer cancel()
+	if !s.postgres {
+		return s.usedOneByOne(ctx, ids, uses)
+	}
+	times := make([]time.Time, 0, len(ids))
+	for _, id := range ids {
+		times = append(times, uses[id])
+	}
+	_, err := s.db.ExecContext(ctx, `UPDATE api_keys SET last_used_at = u.at FROM unnest($1::text[], $2::timestamptz[]) AS u(id, at)
+		WHERE api_keys.id = u.id AND (last_used_at IS NULL OR last_used_at < u.at)`, ids, times)
+	return err
+}
+
+func (s *Store) usedOneByOne(ctx context.Context, ids []string, uses map[string]time.Time) error {
 	tx, err := s.db.BeginTx(ctx, nil)
 	if err != nil {
 		return err
 	}
 	defer tx.Rollback() //nolint:errcheck // nothing is left to roll back once it is committed
-	for id, at := range uses {
-		if _, err := tx.ExecContext(ctx, "UPDATE api_keys SET last_used_at = ? WHERE id = ? AND (last_used_at IS NULL OR last_used_at < ?)", s.time(at), id, s.time(at)); err != nil {
+	for _, id := range ids {
+		at := s.time(uses[id])
+		if _, err := tx.ExecContext(ctx, "UPDATE api_keys SET last_used_at = ? WHERE id = ? AND (last_used_at IS NULL OR last_used_at < ?)", at, id, at); err != nil {
 			return err
 		}
 	}

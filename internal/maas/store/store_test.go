@@ -36,8 +36,7 @@ func everywhere(t *testing.T, test func(t *testing.T, s *Store)) {
 	})
 	t.Run("postgres", func(t *testing.T) {
 		t.Parallel()
-		s := pgserver.Start(t)
-		test(t, open(t, s.URI("postgres")+"?sslmode=disable"))
+		test(t, open(t, pgserver.Shared(t)+"?sslmode=disable"))
 	})
 }
 
@@ -335,6 +334,39 @@ func used(t *testing.T, s *Store) {
 	}
 	if len(u.waiting) != maxWaiting || u.lost != 5 {
 		t.Errorf("%d wait, %d are lost", len(u.waiting), u.lost)
+	}
+}
+
+// TestManyRows: what a statement costs grows with its rows and not with their square, also after one of a single row: the uses of
+// all keys are noted within the time of a question.
+func TestManyRows(t *testing.T) {
+	const many = 10_000
+	s, err := Open(t.Context(), Config{URL: pgserver.Shared(t) + "?sslmode=disable", MaxOpen: 1}) // one session, which keeps its plans
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	q := s.query("INSERT INTO api_keys (id, username, name, key_hash, user_groups, tenant) SELECT 'm' || i, 'ann', 'key', 'digest ' || i, '{a}', ")
+	q.add(q.arg(tenant), "::text FROM generate_series(1, ", q.arg(many), "::int) i")
+	if n, err := s.exec(t.Context(), q); n != many || err != nil {
+		t.Fatalf("%d keys (%v)", n, err)
+	}
+	uses := map[string]time.Time{}
+	for i := range many {
+		uses[fmt.Sprintf("m%d", i+1)] = start
+	}
+	if err := s.Used(t.Context(), map[string]time.Time{"m1": start}); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := s.exec(t.Context(), s.query("UPDATE api_keys SET description = 'somebody looked at it'")); n != many || err != nil {
+		t.Errorf("%d keys are described (%v)", n, err)
+	}
+	if err := s.Used(t.Context(), uses); err != nil {
+		t.Error(err)
+	}
+	var noted int
+	if err := s.db.QueryRowContext(t.Context(), "SELECT count(*) FROM api_keys WHERE last_used_at IS NOT NULL").Scan(&noted); err != nil || noted != many {
+		t.Errorf("the uses of %d keys are noted (%v)", noted, err)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"context"
 	"slices"
 	"strconv"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -56,6 +57,9 @@ func priorityOf(s *v1alpha1.MaaSSubscription) string {
 	return s.Namespace + "/" + strconv.Itoa(int(s.Spec.Priority))
 }
 
+// early is how long the policy with the limits of a new subscription may take before it is told that there is none yet.
+const early = 15 * time.Second
+
 // Seen is everything that the decision about a subscription depends on.
 type Seen struct {
 	// Tenant is nil where the namespace belongs to none.
@@ -63,9 +67,10 @@ type Seen struct {
 	Enforcement tenancy.Enforcement
 	// Models that the subscription names, each once, in its order.
 	Models []Model
-	// Peers are the first subscriptions of the namespace with the same priority, and More says that there are others.
-	Peers []string
-	More  bool
+	// Peer is the first other subscription of the namespace with the same priority, empty without one.
+	Peer string
+	// Young is for how long it is too early to say that nothing is known yet.
+	Young time.Duration
 }
 
 // Model is one of them.
@@ -106,7 +111,8 @@ func (k Kind) Observe(ctx context.Context, r engine.Reader, s *v1alpha1.MaaSSubs
 		}
 		seen.Models = append(seen.Models, model)
 	}
-	err = seen.peers(ctx, r, s)
+	seen.Young = max(0, time.Until(s.CreationTimestamp.Add(early)))
+	err = seen.peer(ctx, r, s)
 	return seen, err
 }
 
@@ -154,21 +160,26 @@ func absent(err error) error {
 	return client.IgnoreNotFound(err)
 }
 
-// peers are told by a few names, so that one more of hundreds changes nothing.
-func (s *Seen) peers(ctx context.Context, r engine.Reader, of *v1alpha1.MaaSSubscription) error {
-	const enough = 5
-	list := &v1alpha1.MaaSSubscriptionList{}
-	if err := r.List(ctx, list, client.InNamespace(of.Namespace), engine.Indexed(priorityOf(of))); err != nil {
-		return err
-	}
-	for _, other := range list.Items {
-		if other.Name != of.Name && other.DeletionTimestamp == nil {
-			s.Peers = append(s.Peers, other.Name)
+// peer finds the first of the others by name. It alone is told: one more of hundreds changes nothing, and only what comes before
+// it, or it itself, wakes those that name it.
+func (s *Seen) peer(ctx context.Context, r engine.Reader, of *v1alpha1.MaaSSubscription) error {
+	for {
+		until := s.Peer
+		list := &v1alpha1.MaaSSubscriptionList{}
+		concerns := engine.MatchingFunc(func(obj client.Object) bool { return until == "" || obj.GetName() <= until })
+		// The others are only looked at: no copy of them is made.
+		if err := r.List(ctx, list, client.InNamespace(of.Namespace), engine.Indexed(priorityOf(of)), concerns, client.UnsafeDisableDeepCopy); err != nil {
+			return err
+		}
+		s.Peer = ""
+		for i := range list.Items {
+			other := &list.Items[i]
+			if other.Name != of.Name && other.DeletionTimestamp == nil && (s.Peer == "" || other.Name < s.Peer) {
+				s.Peer = other.Name
+			}
+		}
+		if s.Peer == until {
+			return nil
 		}
 	}
-	slices.Sort(s.Peers)
-	if s.More = len(s.Peers) > enough; s.More {
-		s.Peers = s.Peers[:enough]
-	}
-	return nil
 }

@@ -34,6 +34,9 @@ func (k Kind) Plan(s *v1alpha1.MaaSSubscription, seen Seen) engine.Plan {
 	}
 	phase, problem := judge(out, seen.Enforcement)
 	out.Phase = phase
+	if phase == v1alpha1.PhasePending && problem == nil && len(s.Status.Conditions) == 0 && seen.Young > 0 {
+		return engine.Plan{RequeueAfter: seen.Young} // the next look has more to tell, most likely
+	}
 	var cs kube.Conditions
 	switch {
 	case problem != nil:
@@ -87,7 +90,7 @@ func limited(s *v1alpha1.MaaSSubscription, seen *Seen, m Model) v1alpha1.TokenRa
 		return no(v1alpha1.ReasonBackendNotReady, "No HTTPRoute leads to the model yet. Look at its MaaSModelRef.")
 	case m.Elsewhere:
 		return no(v1alpha1.ReasonBackendNotReady, "HTTPRoute %s does not hang on the tenant's Gateway %s. Name that Gateway in the route.", m.Route, seen.Tenant.Gateway)
-	case seen.Enforcement.Mode == tenancy.BuiltIn:
+	case seen.Enforcement.Processed():
 		out.Ready = true
 		return no(v1alpha1.ReasonEnforced, "The payload processor of the gateway counts tokens.")
 	case len(m.Foreign) > 0:
@@ -172,14 +175,10 @@ func untoldOnly(status *v1alpha1.MaaSSubscriptionStatus) bool {
 
 // duplicate says whether it is open which of several subscriptions is taken.
 func duplicate(cs *kube.Conditions, s *v1alpha1.MaaSSubscription, seen *Seen) {
-	if len(seen.Peers) == 0 {
+	if seen.Peer == "" {
 		cs.False(ConditionDuplicate, "NoDuplicatePeers", "No other subscription of the namespace has the priority.")
 		return
 	}
-	others := strings.Join(seen.Peers, ", ")
-	if seen.More {
-		others += " and others"
-	}
 	cs.True(ConditionDuplicate, "SharedPriority", fmt.Sprintf(
-		"The priority %d is also that of %s. Where several fit a caller, the one with the higher limit is taken, and then the first by name: set different priorities to choose.", s.Spec.Priority, others))
+		"The priority %d is also that of %s, and perhaps of others. Where several fit a caller, the one with the higher limit is taken, and then the first by name: set different priorities to choose.", s.Spec.Priority, seen.Peer))
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -26,8 +27,13 @@ const (
 	BuiltIn  Mode = "built-in"
 )
 
-// ConditionEnforcedBy says on policies and subscriptions who enforces them.
-const ConditionEnforcedBy = "EnforcedBy"
+// ConditionEnforcedBy says on policies and subscriptions who enforces them, and on the MaasTenantConfig who enforces those of the
+// tenant just now. Its reasons are these.
+const (
+	ConditionEnforcedBy = "EnforcedBy"
+	ByKuadrant          = "Kuadrant"
+	ByProcessor         = "BuiltIn"
+)
 
 // Enforcement is the mode of a tenant, and why.
 type Enforcement struct {
@@ -36,13 +42,21 @@ type Enforcement struct {
 	Asked string
 	// Missing are the kinds of Kuadrant that the cluster does not serve.
 	Missing []string
+	// Interim says that the payload processor checks requests until Kuadrant enforces the policies of the gateway.
+	Interim bool
+	// Switching says that the payload processor is to check requests, and does not yet: what Kuadrant enforces must stay.
+	Switching bool
 }
+
+// Processed tells whether the payload processor checks requests, be it for the time being.
+func (e Enforcement) Processed() bool { return e.Mode == BuiltIn || e.Interim }
 
 // ObserveEnforcement decides who enforces what is in a tenant's namespace.
 func ObserveEnforcement(ctx context.Context, r engine.Reader, namespace string) (Enforcement, error) {
 	config := &v1alpha1.MaasTenantConfig{}
 	key := types.NamespacedName{Namespace: namespace, Name: v1alpha1.MaasTenantConfigName}
-	if err := r.Get(ctx, key, config); client.IgnoreNotFound(err) != nil {
+	err := r.Get(ctx, key, config)
+	if client.IgnoreNotFound(err) != nil {
 		return Enforcement{}, err
 	}
 	var missing []string
@@ -51,7 +65,13 @@ func ObserveEnforcement(ctx context.Context, r engine.Reader, namespace string) 
 			missing = append(missing, gvk.Kind)
 		}
 	}
-	return decide(config.Annotations[naming.AnnotationEnforcement], missing), nil
+	e := decide(config.Annotations[naming.AnnotationEnforcement], missing)
+	if err == nil {
+		processed := meta.FindStatusCondition(config.Status.Conditions, ConditionEnforcedBy)
+		does := processed != nil && processed.Status == metav1.ConditionTrue && processed.Reason == ByProcessor
+		e.Interim, e.Switching = e.Mode == Kuadrant && does, e.Mode == BuiltIn && !does
+	}
+	return e, nil
 }
 
 func decide(asked string, missing []string) Enforcement {
@@ -68,7 +88,7 @@ func (e Enforcement) Problem() *engine.Problem {
 	case e.Asked != "" && e.Asked != string(Kuadrant) && e.Asked != string(BuiltIn):
 		return engine.MustChange("InvalidEnforcement",
 			"The annotation %s of the tenant's MaasTenantConfig is %q. Set it to %q or %q, or remove it.", naming.AnnotationEnforcement, e.Asked, Kuadrant, BuiltIn)
-	case e.Mode == Kuadrant && len(e.Missing) > 0:
+	case e.Mode == Kuadrant && len(e.Missing) > 0 && !e.Interim:
 		return engine.WaitFor("KuadrantMissing",
 			"The tenant asks for Kuadrant, but the cluster does not serve %s (kuadrant.io), so that nothing is enforced. Install Kuadrant, or take the annotation %s off the tenant's MaasTenantConfig.",
 			strings.Join(e.Missing, " and "), naming.AnnotationEnforcement)
@@ -78,13 +98,16 @@ func (e Enforcement) Problem() *engine.Problem {
 
 // Condition says who enforces.
 func (e Enforcement) Condition() metav1.Condition {
-	c := metav1.Condition{Type: ConditionEnforcedBy, Status: metav1.ConditionTrue, Reason: "Kuadrant", Message: "Kuadrant enforces it at the gateway."}
+	c := metav1.Condition{Type: ConditionEnforcedBy, Status: metav1.ConditionTrue, Reason: ByKuadrant, Message: "Kuadrant enforces it at the gateway."}
 	if p := e.Problem(); p != nil {
 		c.Status, c.Reason, c.Message = metav1.ConditionFalse, p.Reason, p.Message
 		return c
 	}
+	if e.Interim {
+		c.Reason, c.Message = ByProcessor, "The payload processor of the gateway enforces it until Kuadrant enforces the policies of the gateway. The tenant's MaasTenantConfig says what that waits for."
+	}
 	if e.Mode == BuiltIn {
-		c.Reason, c.Message = "BuiltIn", "The payload processor of the gateway enforces it: the tenant asks for that."
+		c.Reason, c.Message = ByProcessor, "The payload processor of the gateway enforces it: the tenant asks for that."
 		if e.Asked == "" {
 			c.Message = fmt.Sprintf("The payload processor of the gateway checks keys, access and token limits itself, because the cluster does not serve %s (kuadrant.io). Install Kuadrant to let it enforce them.",
 				strings.Join(e.Missing, " and "))

@@ -69,13 +69,7 @@ func Observe(ctx context.Context, r engine.Reader, s settings.Settings) (Tenants
 func of(ai *v1alpha1.AITenant, s settings.Settings) Tenant {
 	t := Tenant{Name: ai.Name, Namespace: naming.TenantNamespace(ai.Name, s.SubscriptionNamespace), OIDC: ai.Spec.OIDC}
 	t.Namespace = cmp.Or(ai.Status.TenantNamespace, t.Namespace)
-	t.Gateway = types.NamespacedName{Namespace: s.GatewayNamespace, Name: ai.Name}
-	if t.IsDefault() {
-		t.Gateway.Name = s.GatewayName
-	}
-	if ai.Spec.Gateway != nil {
-		t.Gateway.Name = cmp.Or(ai.Spec.Gateway.Name, t.Gateway.Name)
-	}
+	t.Gateway = Wanted(ai, s)
 	if ref := ai.Status.GatewayRef; ref != nil && ref.Name != "" {
 		t.Gateway = types.NamespacedName{Namespace: cmp.Or(ref.Namespace, s.GatewayNamespace), Name: ref.Name}
 	}
@@ -94,9 +88,12 @@ func (ts Tenants) Named(name string) (Tenant, bool) {
 	return ts[i], true
 }
 
-// At finds the tenant that a gateway belongs to. A gateway belongs to one; where two claim it, the default one has it, and
-// then the first by name.
-func (ts Tenants) At(gateway types.NamespacedName) (Tenant, bool) {
+// At finds the tenant that a gateway belongs to. A gateway belongs to the one that has claimed it; where none has and two ask for
+// it, the default one has it, and then the first by name.
+func (ts Tenants) At(gateway types.NamespacedName, claims Claims) (Tenant, bool) {
+	if claim, found := claims.On(gateway); found {
+		return ts.Named(claim.Tenant)
+	}
 	i := slices.IndexFunc(ts, func(t Tenant) bool { return t.Gateway == gateway })
 	if i < 0 {
 		return Tenant{}, false

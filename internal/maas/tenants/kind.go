@@ -21,6 +21,7 @@ import (
 	"github.com/modelplane/modelplane/internal/maas/gateways"
 	"github.com/modelplane/modelplane/internal/maas/naming"
 	"github.com/modelplane/modelplane/internal/maas/settings"
+	"github.com/modelplane/modelplane/internal/maas/tenancy"
 )
 
 // What the roles say that are made for tenants must be permitted to whoever makes them.
@@ -67,7 +68,7 @@ func Controllers(p *Platform) []engine.Controller {
 				{Object: &rbacv1.Role{}},
 				{Object: &batchv1.Job{}},
 			},
-			Inputs: slices.Concat(gateways.Inputs(), []engine.Input{
+			Inputs: slices.Concat(gateways.Inputs(), tenancy.RouteInputs(), []engine.Input{
 				{Object: &corev1.Namespace{}, MetadataOnly: true},
 				{Object: &corev1.ConfigMap{}, MetadataOnly: true},
 				{Object: &corev1.Secret{}, MetadataOnly: true},

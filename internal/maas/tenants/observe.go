@@ -17,6 +17,7 @@ import (
 	"github.com/modelplane/modelplane/internal/engine"
 	"github.com/modelplane/modelplane/internal/maas/gateways"
 	"github.com/modelplane/modelplane/internal/maas/naming"
+	"github.com/modelplane/modelplane/internal/maas/tenancy"
 )
 
 // Kind is the kind AITenant.
@@ -27,8 +28,11 @@ var (
 	_ engine.Teardown[*v1alpha1.AITenant, Seen] = Kind{}
 )
 
-// DatabaseSecret has the address of the database with the keys.
-const DatabaseSecret = "maas-db-config" //nolint:gosec // a name
+// DatabaseSecret has the address of the database with the keys, below databaseKey.
+const (
+	DatabaseSecret = "maas-db-config"    //nolint:gosec // a name
+	databaseKey    = "DB_CONNECTION_URL" //nolint:gosec // a name
+)
 
 // Seen is everything that the decision about a tenant depends on.
 type Seen struct {
@@ -41,30 +45,31 @@ type Seen struct {
 	// Holder is the tenant that has claimed the gateway; empty if nobody has. Claim is what it was claimed with.
 	Holder string
 	Claim  *metav1.PartialObjectMetadata
+	// Held is the gateway through which models are reached until requests are checked at the one that is asked for; nil if it is none.
+	Held *gateways.Seen
+	// Others are the tenant's claims on other gateways than the one that is asked for.
+	Others []otherClaim
 	// Owner is the tenant that the namespace belongs to; empty if none.
 	Owner string
 	// Labels that other tenants' gateways want otherwise on the namespace of the services than this one's.
 	Disagree *disagreement
-	// Revoke is the Job that revokes keys, and Keys whether there is a database that may have some.
+	// Revoke is the Job that revokes keys, and Keys whether there is the address of a database that may have some.
 	Revoke *batchv1.Job
 	Keys   bool
+	// Routes lead to models through the gateway; they are looked for when the tenant goes.
+	Routes []string
 	Now    time.Time
 }
 
-// gatewayName is the gateway that a tenant asks for.
-func (p *Platform) gatewayName(obj *v1alpha1.AITenant) string {
-	name := obj.Name
-	if name == naming.DefaultTenant {
-		name = p.GatewayName
-	}
-	if obj.Spec.Gateway != nil {
-		name = cmp.Or(obj.Spec.Gateway.Name, name)
-	}
-	return name
+// otherClaim is one on a gateway that is not asked for any more, with the routes that lead to models through it.
+type otherClaim struct {
+	tenancy.Claim
+	Routes []string
 }
 
+// gatewayKey is the gateway that a tenant asks for.
 func (p *Platform) gatewayKey(obj *v1alpha1.AITenant) client.ObjectKey {
-	return client.ObjectKey{Namespace: p.GatewayNamespace, Name: p.gatewayName(obj)}
+	return tenancy.Wanted(obj, p.Settings)
 }
 
 func (p *Platform) namespaceOf(obj *v1alpha1.AITenant) string {
@@ -81,7 +86,7 @@ func (k Kind) Observe(ctx context.Context, r engine.Reader, obj *v1alpha1.AITena
 	if seen.Gateway, err = gateways.Observe(ctx, r, k.gatewayKey(obj)); err != nil {
 		return seen, err
 	}
-	for _, read := range []func(context.Context, engine.Reader, *v1alpha1.AITenant, *Seen) error{k.readPlace, k.readClaim, k.readSettings, k.readEnd} {
+	for _, read := range []func(context.Context, engine.Reader, *v1alpha1.AITenant, *Seen) error{k.readPlace, k.readClaim, k.readOthers, k.readSettings, k.readEnd} {
 		if err := read(ctx, r, obj, &seen); err != nil {
 			return seen, err
 		}
@@ -103,17 +108,39 @@ func (k Kind) readPlace(ctx context.Context, r engine.Reader, obj *v1alpha1.AITe
 
 // readClaim looks at who has claimed the gateway.
 func (k Kind) readClaim(ctx context.Context, r engine.Reader, _ *v1alpha1.AITenant, seen *Seen) error {
-	claim, err := head(ctx, r, corev1.SchemeGroupVersion.WithKind("ConfigMap"), client.ObjectKey{Namespace: k.TenantNamespace, Name: claimName(seen.Gateway.Key)})
+	claim, err := head(ctx, r, corev1.SchemeGroupVersion.WithKind("ConfigMap"), client.ObjectKey{Namespace: k.TenantNamespace, Name: tenancy.ClaimName(seen.Gateway.Key)})
 	if claim == nil {
 		return err
 	}
 	seen.Claim = claim
-	name := claim.Labels[naming.LabelTenantName]
-	if owner := metav1.GetControllerOf(claim); owner != nil && owner.Kind == "AITenant" {
-		name = owner.Name
-	}
-	seen.Holder, err = k.alive(ctx, r, name)
+	seen.Holder, err = k.alive(ctx, r, tenancy.ClaimedBy(claim))
 	return err
+}
+
+// readOthers looks at gateways that the tenant had before, and at what leads to models there.
+func (k Kind) readOthers(ctx context.Context, r engine.Reader, obj *v1alpha1.AITenant, seen *Seen) error {
+	claims, err := tenancy.ObserveClaims(ctx, r, k.Settings)
+	if err != nil {
+		return err
+	}
+	for _, c := range claims.Of(obj.Name) {
+		if c.Gateway == seen.Gateway.Key {
+			continue
+		}
+		other := otherClaim{Claim: c}
+		if other.Routes, err = tenancy.ModelRoutes(ctx, r, c.Gateway); err != nil {
+			return err
+		}
+		seen.Others = append(seen.Others, other)
+	}
+	if held := claims.Held(obj, k.Settings); held.Name != "" {
+		at, err := gateways.Observe(ctx, r, held)
+		if err != nil {
+			return err
+		}
+		seen.Held = &at
+	}
+	return nil
 }
 
 // alive is the name of a tenant if there is such a one: what one that is gone has left belongs to nobody.
@@ -163,8 +190,13 @@ func (k Kind) readEnd(ctx context.Context, r engine.Reader, obj *v1alpha1.AITena
 	if err == nil {
 		seen.Revoke = job
 	}
-	secret, err := head(ctx, r, corev1.SchemeGroupVersion.WithKind("Secret"), client.ObjectKey{Namespace: k.InfraNamespace, Name: DatabaseSecret})
-	seen.Keys = secret != nil
+	secret := &corev1.Secret{}
+	err = r.GetUncached(ctx, client.ObjectKey{Namespace: k.InfraNamespace, Name: DatabaseSecret}, secret)
+	if client.IgnoreNotFound(err) != nil {
+		return err
+	}
+	seen.Keys = len(secret.Data[databaseKey]) > 0 || secret.StringData[databaseKey] != ""
+	seen.Routes, err = tenancy.ModelRoutes(ctx, r, seen.Gateway.Key)
 	return err
 }
 

@@ -3,19 +3,19 @@
 package tenants
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/modelplane/modelplane/api/maas/v1alpha1"
 	"github.com/modelplane/modelplane/internal/engine"
 	"github.com/modelplane/modelplane/internal/maas/naming"
+	"github.com/modelplane/modelplane/internal/maas/tenancy"
 )
 
 // The order in which a tenant gets what it has.
@@ -32,7 +32,7 @@ func (k Kind) Plan(obj *v1alpha1.AITenant, seen Seen) engine.Plan {
 		return engine.Plan{KeepChildren: true, Problem: p, Status: k.status(obj, seen, v1alpha1.AITenantFailed)}
 	}
 	plan := engine.Plan{Children: k.children(obj, seen)}
-	if p := pending(seen, k.namespaceOf(obj)); p != nil {
+	if p := k.pending(obj, seen); p != nil {
 		plan.Problem = p
 		plan.KeepChildren = p.Reason != "TenantConfigNotReady" && p.Reason != "GatewayCheckFailed" || p.Reason == "GatewayCheckFailed" && obj.Name != naming.DefaultTenant
 		phase := v1alpha1.AITenantPending
@@ -44,9 +44,38 @@ func (k Kind) Plan(obj *v1alpha1.AITenant, seen Seen) engine.Plan {
 	}
 	status := k.status(obj, seen, v1alpha1.AITenantActive)
 	status.Conditions = append([]metav1.Condition{{Type: "Ready", Status: metav1.ConditionTrue, Reason: "Reconciled",
-		Message: fmt.Sprintf("The tenant has the namespace %s and the gateway %s.", status.TenantNamespace, seen.Gateway.Key)}}, status.Conditions...)
+		Message: fmt.Sprintf("The tenant has the namespace %s and the gateway %s.", status.TenantNamespace, seen.Gateway.Key) + leaving(seen)}}, status.Conditions...)
 	plan.Status = status
 	return plan
+}
+
+// leaving says at which gateways that the tenant had before requests are checked still, and why.
+func leaving(seen Seen) string {
+	text := ""
+	for _, c := range seen.Others {
+		if len(c.Routes) > 0 {
+			text += fmt.Sprintf(" Requests at Gateway %s are checked as well, while HTTPRoutes lead to models through it: %s.", c.Gateway, tenancy.Some(c.Routes))
+		}
+	}
+	return text
+}
+
+// current is the gateway through which models of the tenant are reached: the one that it asks for, or until requests are checked
+// there, the one that it had before. It has none while another tenant has that.
+func (k Kind) current(obj *v1alpha1.AITenant, seen Seen) *client.ObjectKey {
+	switch {
+	case seen.Held != nil && seen.Held.Exists && !arrived(obj, seen):
+		return &seen.Held.Key
+	case seen.Holder != "" && seen.Holder != obj.Name:
+		return nil
+	}
+	return &seen.Gateway.Key
+}
+
+// arrived tells whether requests are checked at the gateway that the tenant asks for.
+func arrived(obj *v1alpha1.AITenant, seen Seen) bool {
+	return seen.Gateway.Exists && seen.Claim != nil && seen.Holder == obj.Name && seen.Config != nil &&
+		seen.Config.Labels[naming.LabelChecked] == string(seen.Claim.UID)
 }
 
 // invalid is what only a person mends.
@@ -72,7 +101,7 @@ func (k Kind) lost(obj *v1alpha1.AITenant, seen Seen) string {
 		return ""
 	}
 	spec := seen.Former.Spec
-	if ref := spec.GatewayRef; ref != nil && ref.Name != "" && ref.Name != k.gatewayName(obj) && (obj.Spec.Gateway == nil || obj.Spec.Gateway.Name == "") {
+	if ref := spec.GatewayRef; ref != nil && ref.Name != "" && ref.Name != k.gatewayKey(obj).Name && (obj.Spec.Gateway == nil || obj.Spec.Gateway.Name == "") {
 		return "the gateway " + ref.Name
 	}
 	if spec.ExternalOIDC != nil && obj.Spec.OIDC == nil {
@@ -82,7 +111,8 @@ func (k Kind) lost(obj *v1alpha1.AITenant, seen Seen) string {
 }
 
 // pending is what the tenant waits for.
-func pending(seen Seen, namespace string) *engine.Problem {
+func (k Kind) pending(obj *v1alpha1.AITenant, seen Seen) *engine.Problem {
+	namespace := k.namespaceOf(obj)
 	switch {
 	case seen.Namespace != nil && seen.Namespace.DeletionTimestamp != nil:
 		return engine.WaitFor("TenantNamespacePending", "Namespace %s is being deleted. The tenant gets a new one when it is gone.", namespace)
@@ -98,6 +128,9 @@ func pending(seen Seen, namespace string) *engine.Problem {
 	if c.Status != metav1.ConditionTrue {
 		return engine.WaitFor("TenantConfigNotReady", "MaasTenantConfig %s in namespace %s is not ready: %s", seen.Config.Name, namespace, c.Message)
 	}
+	if at := k.current(obj, seen); at != nil && *at != seen.Gateway.Key {
+		return engine.WaitFor("TenantConfigNotReady", "Requests at Gateway %s are not checked yet. Until they are, models of the tenant are reached through Gateway %s.", seen.Gateway.Key, *at)
+	}
 	return nil
 }
 
@@ -107,7 +140,9 @@ func (k Kind) status(obj *v1alpha1.AITenant, seen Seen, phase v1alpha1.AITenantP
 	if obj.Namespace != k.TenantNamespace {
 		return out
 	}
-	out.GatewayRef = &v1alpha1.GatewayRef{Namespace: k.GatewayNamespace, Name: k.gatewayName(obj)}
+	if at := k.current(obj, seen); at != nil {
+		out.GatewayRef = &v1alpha1.GatewayRef{Namespace: at.Namespace, Name: at.Name}
+	}
 	if seen.Namespace != nil {
 		out.TenantNamespace = k.namespaceOf(obj)
 	}
@@ -121,11 +156,10 @@ func (k Kind) status(obj *v1alpha1.AITenant, seen Seen, phase v1alpha1.AITenantP
 
 // children are what a tenant has.
 func (k Kind) children(obj *v1alpha1.AITenant, seen Seen) []engine.Child {
-	out := []engine.Child{
-		k.claim(obj, seen),
-		{Object: k.namespace(obj, true), Adopt: true, Retain: true, Stage: stageNamespace},
-		{Object: k.config(obj, seen), Adopt: true, Initial: []string{"spec"}, Stage: stageConfig},
-	}
+	out := append(k.claims(obj, seen),
+		engine.Child{Object: k.namespace(obj, true), Adopt: true, Retain: true, Stage: stageNamespace},
+		engine.Child{Object: k.config(obj, seen), Adopt: true, Initial: []string{"spec"}, Stage: stageConfig},
+	)
 	out = append(out, k.roles(obj)...)
 	if f := seen.Former; f != nil && seen.Config != nil && f.DeletionTimestamp == nil {
 		gone := &v1alpha1.Tenant{ObjectMeta: metav1.ObjectMeta{Namespace: f.Namespace, Name: f.Name, UID: f.UID}}
@@ -134,25 +168,33 @@ func (k Kind) children(obj *v1alpha1.AITenant, seen Seen) []engine.Child {
 	return out
 }
 
-// claimName is the name of what a gateway is claimed with.
-func claimName(gateway client.ObjectKey) string {
-	const digits = 32
-	sum := sha256.Sum256([]byte(gateway.Namespace + "/" + gateway.Name))
-	return "gateway-claim-" + hex.EncodeToString(sum[:])[:digits]
-}
-
-// claim makes the gateway this tenant's: of two that ask for one gateway, the API server lets only one have the name.
-func (k Kind) claim(obj *v1alpha1.AITenant, seen Seen) engine.Child {
-	c := &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Namespace: k.TenantNamespace, Name: claimName(seen.Gateway.Key), Labels: map[string]string{
-			"maas.opendatahub.io/gateway-claim": "true", naming.LabelTenantName: obj.Name, naming.LabelManagedBy: naming.ManagedBy}},
-		Data: map[string]string{"gatewayNamespace": seen.Gateway.Key.Namespace, "gatewayName": seen.Gateway.Key.Name, "aiTenantName": obj.Name, "aiTenantNamespace": obj.Namespace},
+// claims make gateways this tenant's: the one that it asks for, the one through which its models are reached as far as its status
+// says, and those through which some still are.
+func (k Kind) claims(obj *v1alpha1.AITenant, seen Seen) []engine.Child {
+	var out []engine.Child
+	if seen.Holder == "" || seen.Holder == obj.Name {
+		uid := types.UID("")
+		if seen.Claim != nil {
+			uid = seen.Claim.UID // ours, or of a tenant that is gone
+		}
+		out = append(out, claim(obj, seen.Gateway.Key, uid))
 	}
-	out := engine.Child{Object: c, Stage: stageClaim}
-	if seen.Claim != nil && (seen.Holder == obj.Name || seen.Holder == "") {
-		c.UID, out.Adopt = seen.Claim.UID, true // ours, or of a tenant that is gone
+	for _, c := range seen.Others {
+		if len(c.Routes) > 0 || seen.Held != nil && seen.Held.Key == c.Gateway {
+			out = append(out, claim(obj, c.Gateway, c.UID))
+		}
 	}
 	return out
+}
+
+// claim makes a gateway this tenant's: of two that ask for one gateway, the API server lets only one have the name.
+func claim(obj *v1alpha1.AITenant, gateway client.ObjectKey, uid types.UID) engine.Child {
+	c := &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: obj.Namespace, Name: tenancy.ClaimName(gateway), UID: uid, Labels: map[string]string{
+			naming.LabelClaim: "true", naming.LabelGateway: gateway.Name, naming.LabelTenantName: obj.Name, naming.LabelManagedBy: naming.ManagedBy}},
+		Data: map[string]string{"gatewayNamespace": gateway.Namespace, "gatewayName": gateway.Name, "aiTenantName": obj.Name, "aiTenantNamespace": obj.Namespace},
+	}
+	return engine.Child{Object: c, Stage: stageClaim, Adopt: uid != ""}
 }
 
 // namespace is the tenant's own. It outlives the tenant, without what marks it as a tenant's.

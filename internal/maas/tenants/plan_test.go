@@ -15,6 +15,7 @@ import (
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 	"sigs.k8s.io/yaml"
 
 	"github.com/modelplane/modelplane/api/maas/v1alpha1"
@@ -28,7 +29,7 @@ import (
 
 var scheme = func() *runtime.Scheme {
 	s := runtime.NewScheme()
-	if err := errors.Join(clientgoscheme.AddToScheme(s), admission.AddToScheme(s)); err != nil {
+	if err := errors.Join(clientgoscheme.AddToScheme(s), admission.AddToScheme(s), gatewayv1.Install(s)); err != nil {
 		panic(err)
 	}
 	return s
@@ -122,7 +123,7 @@ func TestReasons(t *testing.T) {
 	}
 	for _, reason := range []string{
 		"Reconciled", "InvalidPlacement", "LegacyTenantMigrationFailed", "TenantNamespaceFailed", "GatewayCheckFailed", "GatewayClaimFailed",
-		"TenantNamespacePending", "TenantConfigNotReady", "DeletionInProgress", "DeletionBlocked", "CleanupForced", "InfraNamespaceLabelFailed", "RevocationJobCompleted",
+		"TenantNamespacePending", "TenantConfigNotReady", "DeletionInProgress", "DeletionBlocked", "CleanupForced", "InfraNamespaceLabelFailed", "RevocationJobCompleted", "NoDatabase",
 	} {
 		if !strings.Contains(all, reason) {
 			t.Errorf("no case says %s", reason)

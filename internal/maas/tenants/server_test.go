@@ -186,7 +186,7 @@ func TestLife(t *testing.T) {
 // ends deletes a tenant and plays what it waits for.
 func (b *bench) ends(t testing.TB, obj *v1alpha1.AITenant) {
 	t.Helper()
-	b.Create(t, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: b.NS, Name: tenants.DatabaseSecret}})
+	b.Create(t, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: b.NS, Name: tenants.DatabaseSecret}, StringData: map[string]string{"DB_CONNECTION_URL": "postgres://x"}})
 	b.Delete(t, obj)
 	b.says(t, obj, "DeletionInProgress")
 	if err := b.settle(obj.Status.TenantNamespace); err != nil {
@@ -221,7 +221,7 @@ func gone(err error) error {
 	return client.IgnoreNotFound(err)
 }
 
-// TestClaim: of two tenants that ask for one gateway, one gets it, and the other when the first is gone.
+// TestClaim: of tenants that ask for one gateway, one gets it, and another when the first is gone. Who never got it goes without it.
 func TestClaim(t *testing.T) {
 	b := newBench(t)
 	b.Install(t, testkit.GatewayAPI)
@@ -236,6 +236,18 @@ func TestClaim(t *testing.T) {
 	if red.Status.Phase != v1alpha1.AITenantFailed {
 		t.Errorf("the phase is %s", red.Status.Phase)
 	}
+	if red.Status.GatewayRef != nil {
+		t.Errorf("it is reached through %s, which is another's", red.Status.GatewayRef.Name)
+	}
+	green := b.tenant("green-" + b.id)
+	green.Spec.Gateway = red.Spec.Gateway
+	b.Create(t, green)
+	b.says(t, green, "GatewayClaimFailed")
+	b.Delete(t, green)
+	testkit.Eventually(t, domaintest.Patience, "the end of a tenant without a gateway", func() error {
+		return gone(b.C.Get(t.Context(), client.ObjectKeyFromObject(green), green))
+	})
+	b.says(t, blue, "TenantConfigNotReady")
 	b.Delete(t, blue)
 	b.says(t, red, "TenantConfigNotReady")
 }
@@ -244,7 +256,7 @@ func TestClaim(t *testing.T) {
 func TestKilled(t *testing.T) {
 	b := newBench(t)
 	b.Install(t, testkit.GatewayAPI)
-	b.Create(t, b.gateway("door"), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: b.NS, Name: tenants.DatabaseSecret}})
+	b.Create(t, b.gateway("door"), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: b.NS, Name: tenants.DatabaseSecret}, StringData: map[string]string{"DB_CONNECTION_URL": "postgres://x"}})
 	var obj *v1alpha1.AITenant
 	round := 0
 	testkit.KillEverywhere(t, testkit.KillTest{

@@ -38,6 +38,9 @@ func Rules(kinds []admission.Kind, current func() settings.Settings) []admission
 		if rule, has := by[k.GVK.Kind]; has && k.GVK.Group == v1alpha1.GroupVersion.Group {
 			kinds[i].Validate = asked(k.Validate, rule)
 		}
+		if k.GVK.Kind == "Config" && k.GVK.Group == v1alpha1.GroupVersion.Group {
+			kinds[i].Validate = warned(k.Validate)
+		}
 	}
 	return kinds
 }
@@ -60,6 +63,29 @@ func asked(first func(context.Context, client.Object, client.Object) ([]string, 
 		return warnings, rule(ctx, reader, old, obj)
 	}
 }
+
+// warned tells of fields of a Config that are kept for other tools, and that nothing here reads.
+func warned(first func(context.Context, client.Object, client.Object) ([]string, error)) func(context.Context, client.Object, client.Object) ([]string, error) {
+	return func(ctx context.Context, old, obj client.Object) (warnings []string, err error) {
+		if first != nil {
+			warnings, err = first(ctx, old, obj)
+		}
+		config, ok := obj.(*v1alpha1.Config)
+		if !ok || err != nil {
+			return warnings, err
+		}
+		if every := config.Spec.LimitadorScrapeInterval; every != "" && every != defaultScrape {
+			warnings = append(warnings, "spec.limitadorScrapeInterval: nothing reads it; set the interval in the ServiceMonitor or PodMonitor of Limitador")
+		}
+		if config.Spec.UsageLogging != nil && *config.Spec.UsageLogging {
+			warnings = append(warnings, "spec.usageLogging: nothing reads it; what was used is told by maas-api at /v1/usage and by metrics")
+		}
+		return warnings, nil
+	}
+}
+
+// defaultScrape is what the API server fills in where nothing is said.
+const defaultScrape = "30s"
 
 // tenant refuses a tenant that is in the wrong namespace, or asks for the gateway of another.
 func (r rules) tenant(ctx context.Context, reader admission.Reader, old, obj client.Object) error {

@@ -214,3 +214,35 @@ func TestOffline(t *testing.T) {
 		}
 	}
 }
+
+// TestUnreadFields: a Config says which of its fields nothing reads, and nothing of what the API server fills in.
+func TestUnreadFields(t *testing.T) {
+	kinds, err := admission.Kinds(admission.MaaS)
+	if err != nil {
+		t.Fatal(err)
+	}
+	asked := 0
+	for _, k := range webhooks.Rules(kinds, func() settings.Settings { return settings.Default("x") }) {
+		if k.GVK.Kind != "Config" {
+			continue
+		}
+		asked++
+		on, off := true, false
+		for _, c := range []struct {
+			spec v1alpha1.ConfigSpec
+			want int
+		}{
+			{v1alpha1.ConfigSpec{LimitadorScrapeInterval: "30s", UsageLogging: &off}, 0},
+			{v1alpha1.ConfigSpec{LimitadorScrapeInterval: "10s"}, 1},
+			{v1alpha1.ConfigSpec{LimitadorScrapeInterval: "10s", UsageLogging: &on}, 2},
+		} {
+			warnings, err := k.Validate(t.Context(), nil, &v1alpha1.Config{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.ConfigName}, Spec: c.spec})
+			if err != nil || len(warnings) != c.want {
+				t.Errorf("%+v: %v, %v", c.spec, warnings, err)
+			}
+		}
+	}
+	if asked != 1 {
+		t.Errorf("%d kinds Config", asked)
+	}
+}

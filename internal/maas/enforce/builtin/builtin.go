@@ -6,12 +6,18 @@
 package builtin
 
 import (
+	"cmp"
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
+	"net/http"
 	"net/url"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -19,14 +25,16 @@ import (
 	"github.com/spf13/pflag"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/transport"
 
 	"github.com/modelplane/modelplane/internal/maas/enforce"
 	"github.com/modelplane/modelplane/internal/maas/metering"
+	"github.com/modelplane/modelplane/internal/maas/naming"
 	"github.com/modelplane/modelplane/internal/maas/quota"
 	"github.com/modelplane/modelplane/internal/maas/selection"
 )
 
-// Flags of a process that enforces. Without an address of the API nothing is enforced.
+// Flags of a process that enforces.
 type Flags struct {
 	// API is the address of the server's internal routes, CA vouches for it, and TokenFile has a token of our account.
 	API, CA, TokenFile string
@@ -34,60 +42,71 @@ type Flags struct {
 	Tenant, Namespace string
 	// Audiences of tokens of the cluster.
 	Audiences []string
-	// CountersFile has the address of a Redis or Valkey server; empty: counters are in memory. Lost is deny or allow.
-	CountersFile, Lost string
+	// OIDC is an identity provider whose tokens are accepted as well.
+	OIDC enforce.OIDCOptions
+	// Counters is the address of a Redis or Valkey server, CountersFile a file that has it; neither: counters are in memory.
+	Counters, CountersFile string
+	// Allow lets requests through while the counters do not answer, for which they have Patience.
+	Allow    bool
+	Patience time.Duration
 	// Expect is how many tokens an answer is expected to have.
 	Expect int64
 }
 
 // Register them.
 func (f *Flags) Register(flags *pflag.FlagSet) {
-	flags.StringVar(&f.API, "maas-api-address", "", "address of the internal routes of modelplane maas-api, such as https://maas-api.models:9443; requests are then checked against keys, subscriptions and quotas here (default: they are not)")
-	flags.StringVar(&f.CA, "maas-api-ca-file", "", "file with the certificates that vouch for maas-api (default: those of the system)")
-	flags.StringVar(&f.TokenFile, "maas-api-token-file", "/var/run/secrets/kubernetes.io/serviceaccount/token", "file with the token that is shown to maas-api; read again when it changes")
-	flags.StringVar(&f.Tenant, "tenant-name", "", "tenant whose requests are checked (default TENANT_NAME)")
-	flags.StringVar(&f.Namespace, "subscription-namespace", "", "namespace of the tenant's subscriptions and policies (default MAAS_SUBSCRIPTION_NAMESPACE)")
-	flags.StringSliceVar(&f.Audiences, "token-audience", nil, "audiences of which a token of the cluster must have one (default: that of the API server)")
-	flags.StringVar(&f.CountersFile, "counters-url-file", "", "file with the address of the Redis or Valkey server that counts tokens for all replicas, redis://[user:password@]host:port/number or rediss:// (default: they are counted in memory, which is for one replica)")
-	flags.StringVar(&f.Lost, "counters-lost", "deny", "what happens to requests while that server does not answer: deny or allow")
-	flags.Int64Var(&f.Expect, "expected-tokens", 500, "tokens that an answer is expected to have; so many are held while a request runs, and charged when an answer does not say")
+	flags.StringVar(&f.Tenant, "tenant", "", "with the plugin maas-enforcement: the tenant whose requests these are (default TENANT_NAME)")
+	flags.StringVar(&f.Namespace, "subscription-namespace", "", "where the tenant's subscriptions and access policies are (default: the first --tenant-namespace)")
+	flags.StringVar(&f.API, "maas-api-url", "", "internal address of the tenant's maas-api, which checks keys and keeps usage (default https://maas-api.NAMESPACE.svc.cluster.local:8444, with the tenant's suffix)")
+	flags.StringVar(&f.CA, "maas-api-ca-file", "", "file with the authorities of its certificate (default ca.crt beside --tls-cert-file, if it is there)")
+	flags.StringVar(&f.TokenFile, "maas-api-token-file", "/var/run/secrets/kubernetes.io/serviceaccount/token", "file with the token that is shown to it; read again when it changes")
+	flags.StringSliceVar(&f.Audiences, "token-audience", nil, "audiences of Kubernetes tokens that are accepted from clients (default: that of the API server)")
+	f.OIDC.Register(flags)
+	flags.StringVar(&f.CountersFile, "counters-url-file", "", "file with the address of the Redis or Valkey server that counts tokens for all replicas, redis://[user:password@]host:port/number or rediss:// (default REDIS_URL; without either they are counted in memory, which is for one replica)")
+	flags.BoolVar(&f.Allow, "allow-uncounted", false, "let requests through while the counters in Redis do not answer; otherwise they get 503. REDIS_URL says where they are; without it they are in memory, for one replica")
+	flags.DurationVar(&f.Patience, "counters-timeout", 500*time.Millisecond, "how long a request waits for the counters in Redis; then they do not answer")
+	flags.Int64Var(&f.Expect, "expected-tokens", 500, "tokens that an answer is expected to have when the request does not bound them; so many are held while it runs, and charged when an answer says nothing")
 }
 
-// On tells whether anything is enforced.
-func (f *Flags) On() bool { return f.API != "" }
-
-// Check refuses what cannot be meant.
-func (f *Flags) Check() error {
-	if !f.On() {
-		return nil
+// Check fills in what the platform says by variables and by the other flags of the process, and refuses what cannot be meant.
+func (f *Flags) Check(tlsCert string, namespaces []string, getenv func(string) string) error {
+	f.Tenant, f.Counters = cmp.Or(f.Tenant, getenv("TENANT_NAME")), getenv("REDIS_URL")
+	if f.Namespace == "" && len(namespaces) > 0 {
+		f.Namespace = namespaces[0]
 	}
-	if f.Tenant == "" {
-		f.Tenant = os.Getenv("TENANT_NAME")
+	if own := getenv("NAMESPACE"); f.API == "" && own != "" {
+		f.API = fmt.Sprintf("https://%s.%s.svc.cluster.local:8444", naming.OfTenant("maas-api", f.Tenant), own)
 	}
-	if f.Namespace == "" {
-		f.Namespace = os.Getenv("MAAS_SUBSCRIPTION_NAMESPACE")
+	if beside := filepath.Join(filepath.Dir(tlsCert), "ca.crt"); f.CA == "" && tlsCert != "" {
+		if _, err := os.Stat(beside); err == nil {
+			f.CA = beside
+		} else if !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("look for the authorities of maas-api: %w", err)
+		}
+	}
+	if f.Tenant == "" || f.API == "" {
+		return errors.New("the configuration has the plugin maas-enforcement, which needs --tenant and --maas-api-url")
 	}
 	address, err := url.Parse(f.API)
 	switch {
 	case err != nil || address.Scheme != "https" && address.Scheme != "http" || address.Host == "" || address.User != nil:
-		return errors.New("--maas-api-address must be an address such as https://maas-api.models:9443")
-	case f.Tenant == "":
-		return errors.New("--tenant-name must say whose requests are checked")
+		return errors.New("--maas-api-url must be an address such as https://maas-api.models:8444")
 	case f.Namespace == "":
 		return errors.New("--subscription-namespace must say where the tenant's subscriptions are")
-	case f.Lost != "deny" && f.Lost != "allow":
-		return fmt.Errorf("--counters-lost is %q; it can be deny or allow", f.Lost)
+	case f.Patience < time.Millisecond || f.Patience > time.Minute:
+		return errors.New("--counters-timeout must be between 1ms and 1m")
 	case f.Expect < 1 || f.Expect > 1_000_000:
 		return errors.New("--expected-tokens must be between 1 and 1000000")
 	}
-	return nil
+	return f.OIDC.Check()
 }
 
 // Parts of a process that enforces.
 type Parts struct {
 	*enforce.Enforcer
-	// tasks end when their context does, after they have written what is left.
-	tasks []func(context.Context) error
+	// Tasks have to run from before the first request until after the last answer, so that all of them are charged. They end
+	// when their context does, after they have written what is left.
+	Tasks []func(context.Context) error
 	feed  Feed
 }
 
@@ -106,32 +125,21 @@ func (p *Parts) Ready() error {
 	return nil
 }
 
-// Around runs a server, and all parts from before its beginning until after its end: requests that it still answers when it is
-// told to stop are counted and charged like all others.
-func (p *Parts) Around(ctx context.Context, serve func(context.Context) error) error {
-	longer, stop := context.WithCancel(context.WithoutCancel(ctx))
-	ended := make(chan error, len(p.tasks))
-	for _, task := range p.tasks {
-		go func() { ended <- task(longer) }()
-	}
-	err := serve(ctx)
-	stop()
-	for range p.tasks {
-		err = errors.Join(err, <-ended)
-	}
-	return err
-}
+// series of metrics that are told apart.
+const series = 10_000
 
 // askTime is how long the server of the API may take.
 const askTime = 3 * time.Second
 
 // New makes them, with an index of subscriptions and what feeds it. Nothing has to answer yet.
 func New(f Flags, kube *rest.Config, index *selection.Index, watches Feed, registry prometheus.Registerer, log *slog.Logger) (*Parts, error) {
-	client, err := rest.HTTPClientFor(&rest.Config{Host: f.API, BearerTokenFile: f.TokenFile, TLSClientConfig: rest.TLSClientConfig{CAFile: f.CA}, Timeout: askTime})
+	client, err := f.client()
 	if err != nil {
-		return nil, fmt.Errorf("reach maas-api: %w", err)
+		return nil, err
 	}
-	tokens, err := kubernetes.NewForConfig(kube)
+	unhindered := rest.CopyConfig(kube)
+	unhindered.QPS = -1 // how many reviews are under way is bounded, so that none waits behind those of others
+	tokens, err := kubernetes.NewForConfig(unhindered)
 	if err != nil {
 		return nil, err
 	}
@@ -139,13 +147,17 @@ func New(f Flags, kube *rest.Config, index *selection.Index, watches Feed, regis
 	if err != nil {
 		return nil, err
 	}
-	metrics := metering.NewMetrics(0)
+	metrics := metering.NewMetrics(series)
 	if err := errors.Join(metrics.Register(registry), ledger.Register(registry)); err != nil {
 		return nil, err
 	}
 	recorder := metering.NewRecorder(metering.NewRemote(client, f.API), metrics, metering.RecorderOptions{Log: log})
+	people, err := f.OIDC.Tokens(enforce.NewClusterTokens(tokens, f.Audiences))
+	if err != nil {
+		return nil, errors.Join(err, end())
+	}
 	enforcer, err := enforce.New(enforce.Options{
-		Tenant: f.Tenant, Keys: enforce.NewRemoteKeys(client, f.API, f.Tenant), Tokens: enforce.NewClusterTokens(tokens, f.Audiences),
+		Tenant: f.Tenant, Keys: enforce.NewRemoteKeys(client, f.API, f.Tenant), Tokens: people,
 		Selector: enforce.ChosenBy(index, watches.Synced), Ledger: ledger, Meter: recorder, Log: log, Expect: f.Expect,
 	})
 	if err != nil {
@@ -153,21 +165,48 @@ func New(f Flags, kube *rest.Config, index *selection.Index, watches Feed, regis
 	}
 	return &Parts{
 		Enforcer: enforcer, feed: watches,
-		tasks: []func(context.Context) error{watches.Run, recorder.Run, func(ctx context.Context) error { return errors.Join(ledger.Run(ctx), end()) }},
+		Tasks: []func(context.Context) error{watches.Run, recorder.Run, func(ctx context.Context) error { return errors.Join(ledger.Run(ctx), end()) }},
 	}, nil
 }
 
-// ledger counts in memory, or in the server whose address is in a file.
+// client speaks to maas-api and shows who we are.
+func (f *Flags) client() (*http.Client, error) {
+	trust := &tls.Config{MinVersion: tls.VersionTLS12}
+	if f.CA != "" {
+		text, err := os.ReadFile(f.CA)
+		if err != nil {
+			return nil, fmt.Errorf("read the authorities of maas-api: %w", err)
+		}
+		trust.RootCAs = x509.NewCertPool()
+		if !trust.RootCAs.AppendCertsFromPEM(text) {
+			return nil, fmt.Errorf("%s holds no certificate", f.CA)
+		}
+	}
+	const connections = 64
+	base := &http.Transport{TLSClientConfig: trust, MaxIdleConnsPerHost: connections, MaxConnsPerHost: connections, IdleConnTimeout: time.Minute}
+	wrap := transport.TokenSourceWrapTransport(transport.NewCachedFileTokenSource(f.TokenFile))
+	return &http.Client{Timeout: askTime, Transport: wrap(base)}, nil
+}
+
+// users is how many counters there may be in memory.
+const users = 1 << 20
+
+// ledger counts in memory, or in the server whose address is in a variable or a file; it may hold a password and is no flag.
 func (f *Flags) ledger(log *slog.Logger) (*quota.Ledger, func() error, error) {
-	options := quota.LedgerOptions{Allow: f.Lost == "allow", Log: log}
-	if f.CountersFile == "" {
-		return quota.NewLedger(quota.NewMemory(0, nil), options), func() error { return nil }, nil
+	options := quota.LedgerOptions{Allow: f.Allow, Timeout: f.Patience, Log: log}
+	address := f.Counters
+	if f.CountersFile != "" {
+		text, err := os.ReadFile(f.CountersFile)
+		if err != nil {
+			return nil, nil, fmt.Errorf("read the address of the counters' server: %w", err)
+		}
+		address = strings.TrimSpace(string(text))
 	}
-	address, err := os.ReadFile(f.CountersFile)
-	if err != nil {
-		return nil, nil, fmt.Errorf("read the address of the counters' server: %w", err)
+	if address == "" {
+		log.Info("Tokens are counted in memory: run one replica, or set REDIS_URL")
+		return quota.NewLedger(quota.NewMemory(users, nil), options), func() error { return nil }, nil
 	}
-	counters, err := quota.OpenRedis(quota.RedisOptions{URL: strings.TrimSpace(string(address)), Prefix: "maas:quota:" + f.Tenant + ":"})
+	counters, err := quota.OpenRedis(quota.RedisOptions{URL: address, Prefix: "maas:quota:" + f.Tenant + ":", Timeout: f.Patience})
 	if err != nil {
 		return nil, nil, err
 	}

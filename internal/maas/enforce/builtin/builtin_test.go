@@ -123,7 +123,7 @@ func TestTogether(t *testing.T) {
 	}
 	address, usage := keeper(t)
 	counters := redis.Start(t)
-	f := Flags{API: address, TokenFile: write(t, "token", "ours"), Tenant: "t", Namespace: "n", CountersFile: write(t, "url", counters.URL(0)+"\n"), Lost: "deny", Expect: 100}
+	f := Flags{API: address, TokenFile: write(t, "token", "ours"), Tenant: "t", Namespace: "n", CountersFile: write(t, "url", counters.URL(0)+"\n"), Patience: 5 * time.Second, Expect: 100}
 	index := selection.NewIndex()
 	feed := &fed{index: index, group: "system:serviceaccounts:" + namespace}
 	parts, err := New(f, cluster.Config(), index, feed, prometheus.NewRegistry(), slog.New(slog.NewTextHandler(t.Output(), nil)))
@@ -144,7 +144,7 @@ func TestTogether(t *testing.T) {
 		t.Errorf("before anything was read: %+v", d)
 	}
 	began := time.Now()
-	err = parts.Around(t.Context(), func(ctx context.Context) error {
+	err = around(t.Context(), parts, func(ctx context.Context) error {
 		testkit.Eventually(t, time.Minute, "subscriptions to be read", parts.Ready)
 		for _, credential := range []string{key, token.Status.Token} {
 			d := ask(credential)
@@ -178,36 +178,54 @@ func TestTogether(t *testing.T) {
 	}
 }
 
+// around runs a server, and all tasks from before its beginning until after its end.
+func around(ctx context.Context, p *Parts, serve func(context.Context) error) error {
+	longer, stop := context.WithCancel(context.WithoutCancel(ctx))
+	ended := make(chan error, len(p.Tasks))
+	for _, task := range p.Tasks {
+		go func() { ended <- task(longer) }()
+	}
+	err := serve(ctx)
+	stop()
+	for range p.Tasks {
+		err = errors.Join(err, <-ended)
+	}
+	return err
+}
+
 func TestFlags(t *testing.T) {
+	nothing := func(string) string { return "" }
 	good := func() *Flags {
 		var f Flags
 		flags := pflag.NewFlagSet("", pflag.ContinueOnError)
 		f.Register(flags)
-		if err := flags.Parse([]string{"--maas-api-address=https://maas-api:9443", "--tenant-name=t", "--subscription-namespace=n"}); err != nil {
+		if err := flags.Parse([]string{"--maas-api-url=https://maas-api:9443", "--tenant=t", "--subscription-namespace=n"}); err != nil {
 			t.Fatal(err)
 		}
 		return &f
 	}
-	if err := good().Check(); err != nil {
+	if err := good().Check("", nil, nothing); err != nil {
 		t.Error(err)
 	}
-	if f := (&Flags{}); f.Check() != nil || f.On() {
-		t.Error("without an address nothing is enforced")
-	}
 	for name, spoil := range map[string]func(*Flags){
-		"no address":   func(f *Flags) { f.API = "maas-api:9443" },
-		"a password":   func(f *Flags) { f.API = "https://a:b@maas-api:9443" },
-		"no tenant":    func(f *Flags) { f.Tenant = "" },
-		"no namespace": func(f *Flags) { f.Namespace = "" },
-		"perhaps":      func(f *Flags) { f.Lost = "perhaps" },
-		"nothing":      func(f *Flags) { f.Expect = 0 },
+		"no address":         func(f *Flags) { f.API = "maas-api:9443" },
+		"a password":         func(f *Flags) { f.API = "https://a:b@maas-api:9443" },
+		"no tenant":          func(f *Flags) { f.Tenant = "" },
+		"no namespace":       func(f *Flags) { f.Namespace = "" },
+		"nothing":            func(f *Flags) { f.Expect = 0 },
+		"no patience":        func(f *Flags) { f.Patience = 0 },
+		"half a provider":    func(f *Flags) { f.OIDC.Issuer = "https://issuer" },
+		"a provider without": func(f *Flags) { f.OIDC.Issuer, f.OIDC.ClientID = "http://issuer", "c" },
 	} {
-		t.Setenv("TENANT_NAME", "")
-		t.Setenv("MAAS_SUBSCRIPTION_NAMESPACE", "")
 		f := good()
-		if spoil(f); f.Check() == nil {
+		if spoil(f); f.Check("", nil, nothing) == nil {
 			t.Errorf("%s: it was to be refused", name)
 		}
+	}
+	empty := good()
+	empty.CA = write(t, "ca.crt", "")
+	if _, err := empty.client(); err == nil {
+		t.Error("an empty file was taken for authorities")
 	}
 	f := good()
 	f.CountersFile = write(t, "url", "redis://user:hunter2@host:port:1/x")

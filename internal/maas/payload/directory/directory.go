@@ -31,7 +31,8 @@ type Provider struct {
 	Name, Kind string
 	// Endpoint is the provider's host.
 	Endpoint string
-	// Format is the API that it speaks, such as openai-chat or messages; Path is where, without placeholders.
+	// Format is the API that it speaks, such as openai-chat or messages; Path is where, without placeholders. Both are empty for
+	// one that speaks all APIs of OpenAI, each where OpenAI has it.
 	Format, Path string
 	// TargetModel is the provider's name for the model.
 	TargetModel string
@@ -86,13 +87,21 @@ type Table struct {
 	providers map[Key]ProviderSpec
 	secrets   map[Key]map[string][]byte
 	byName    map[string][]Key // who has a name, the oldest first
+	// former are models of the former kind, each with its provider; one of the other kind goes before it.
+	former map[Key]Former
+}
+
+// Former is an ExternalModel of the former kind. Its name is what clients call it.
+type Former struct {
+	Created  time.Time
+	Provider Provider
 }
 
 var _ Directory = (*Table)(nil)
 
 // New is a table in which nothing is yet.
 func New() *Table {
-	return &Table{models: map[Key]ModelSpec{}, providers: map[Key]ProviderSpec{}, secrets: map[Key]map[string][]byte{}, byName: map[string][]Key{}}
+	return &Table{models: map[Key]ModelSpec{}, providers: map[Key]ProviderSpec{}, secrets: map[Key]map[string][]byte{}, byName: map[string][]Key{}, former: map[Key]Former{}}
 }
 
 // PutModel takes an ExternalModel as it is now.
@@ -141,6 +150,55 @@ func (t *Table) RemoveProvider(k Key) {
 	delete(t.providers, k)
 }
 
+// PutFormer takes an ExternalModel of the former kind as it is now.
+func (t *Table) PutFormer(k Key, f Former) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.former[k] = f
+}
+
+// RemoveFormer forgets one.
+func (t *Table) RemoveFormer(k Key) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.former, k)
+}
+
+// RemoveNamespace forgets all that is in it.
+func (t *Table) RemoveNamespace(namespace string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for k := range t.models {
+		if k.Namespace == namespace {
+			t.forget(k)
+		}
+	}
+	in := func(k Key) bool { return k.Namespace == namespace }
+	maps.DeleteFunc(t.providers, func(k Key, _ ProviderSpec) bool { return in(k) })
+	maps.DeleteFunc(t.secrets, func(k Key, _ map[string][]byte) bool { return in(k) })
+	maps.DeleteFunc(t.former, func(k Key, _ Former) bool { return in(k) })
+}
+
+// formerly finds a model of the former kind: the oldest of several that have a name.
+func (t *Table) formerly(name string) (Model, bool) {
+	var found *Key
+	if namespace, own, is := strings.Cut(name, "/"); is {
+		if k := (Key{namespace, own}); t.former[k].Provider.Name != "" {
+			found = &k
+		}
+	} else {
+		for k, f := range t.former {
+			if k.Name == name && (found == nil || cmp.Or(f.Created.Compare(t.former[*found].Created), strings.Compare(k.Namespace, found.Namespace)) < 0) {
+				found = &k
+			}
+		}
+	}
+	if found == nil {
+		return Model{}, false
+	}
+	return Model{Key: *found, Name: found.Name, Providers: []Provider{t.former[*found].Provider}}, true
+}
+
 // PutSecret takes the data of a Secret over.
 func (t *Table) PutSecret(k Key, data map[string][]byte) {
 	t.mu.Lock()
@@ -167,7 +225,7 @@ func (t *Table) Model(name string) (Model, bool) {
 	}
 	spec, has := t.models[key]
 	if !has {
-		return Model{}, false
+		return t.formerly(name)
 	}
 	out := Model{Key: key, Name: spec.Name}
 	for _, ref := range spec.Refs {

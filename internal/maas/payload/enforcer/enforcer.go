@@ -35,6 +35,8 @@ type Request struct {
 	Stream bool
 	// BodyBytes is how long the request's body is.
 	BodyBytes int
+	// MaxTokens is how many tokens the request lets its answer have, all of its choices together; zero: it does not say.
+	MaxTokens int64
 }
 
 // Format is an API for inference.
@@ -54,6 +56,8 @@ const (
 type Decision struct {
 	// Status is zero when the request may go on; otherwise the HTTP status of the refusal, such as 401, 403 or 429.
 	Status int
+	// NoModel tells that a request which may go on is for no model: nothing that it says may choose a route to one.
+	NoModel bool
 	// Headers are set on the request that goes on, or on the refusal (retry-after, x-ext-auth-reason).
 	Headers map[string]string
 	// Message is the refusal in words for the client. It is told in the shape of the client's API (an OpenAI or Anthropic
@@ -76,6 +80,9 @@ type Usage struct {
 	Prompt, Completion, Total int64
 	// Known tells whether the answer said anything of tokens. Of a stream that was cut the last figures count.
 	Known bool
+	// Delivered is about how many tokens have passed to the client, whatever the answer says of them: the events of a stream, or
+	// a part of the bytes.
+	Delivered int64
 	// Status is the answer's HTTP status; zero: none came.
 	Status int
 	// Complete tells whether the answer came to its end.

@@ -6,6 +6,7 @@ package exchange
 
 import (
 	"context"
+	"encoding/json"
 	"net/http"
 	"strings"
 
@@ -38,6 +39,8 @@ type Exchange struct {
 	Provider *directory.Provider
 	// Report tells the enforcer what the answer cost; nil: nobody wants to know.
 	Report func(enforcer.Usage)
+	// NoModel tells that the request was let through as one that is for no model, and must reach none.
+	NoModel bool
 	// Reroute tells that headers were changed by which routes are chosen.
 	Reroute bool
 
@@ -81,6 +84,9 @@ func FormatOf(path string) enforcer.Format {
 
 // Model is whose use is asked for: "<namespace>/<name>" when the path begins with them, otherwise what the body says.
 func (x *Exchange) Model() string {
+	if x.NoModel {
+		return ""
+	}
 	if own := PathModel(x.Path); own != "" {
 		return own
 	}
@@ -99,8 +105,48 @@ func PathModel(path string) string {
 	return parts[0] + "/" + parts[1]
 }
 
+// Lead has a header by which routes to models are chosen say one thing; empty takes it off.
+func (x *Exchange) Lead(header, value string) {
+	came := len(x.Client.Values(header)) // several values are not one, though the first may be right
+	if before := x.Headers.Get(header); value == before && came <= 1 && (value != "" || came == 0) {
+		return
+	}
+	if value == "" {
+		x.Headers.Remove(header)
+	} else {
+		x.Headers.Set(header, value)
+	}
+	x.Reroute = true
+}
+
 // Stream tells whether the client asked for the answer piece by piece.
 func (x *Exchange) Stream() bool { return x.Body != nil && x.Body.True("stream") }
+
+// bounds of what an answer may have, by the names of the APIs, and of how many answers are wanted.
+var (
+	boundNames  = []string{"max_tokens", "max_completion_tokens", "max_output_tokens"}
+	choiceNames = []string{"n", "best_of"}
+)
+
+// What is more than anybody means.
+const mostTokens, mostChoices = 1 << 32, 1 << 10
+
+// MaxTokens is how many tokens the client lets all choices of the answer have together; zero: it does not say.
+func (x *Exchange) MaxTokens() int64 {
+	if x.Body == nil {
+		return 0
+	}
+	largest := func(names []string) (out int64) {
+		for _, name := range names {
+			var n float64
+			if raw := x.Body.Raw(name); len(raw) > 0 && json.Unmarshal(raw, &n) == nil && n >= 1 {
+				out = max(out, int64(min(n, mostTokens)))
+			}
+		}
+		return out
+	}
+	return min(largest(boundNames)*min(max(largest(choiceNames), 1), mostChoices), mostTokens)
+}
 
 // Finish reports once.
 func (x *Exchange) Finish(u enforcer.Usage) {

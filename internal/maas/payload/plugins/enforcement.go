@@ -31,14 +31,14 @@ func (e enforcement) Request(ctx context.Context, x *exchange.Exchange) error {
 	defer cancel()
 	decision, err := e.decide(ctx, enforcer.Request{
 		ID: x.Headers.Get(exchange.RequestID), Method: x.Headers.Get(":method"), Host: x.Headers.Get(":authority"), Path: x.Path,
-		Headers: x.Client, Model: x.Model(), Format: x.Format, Stream: x.Stream(), BodyBytes: len(x.Raw),
+		Headers: x.Client, Model: x.Model(), Format: x.Format, Stream: x.Stream(), BodyBytes: len(x.Raw), MaxTokens: x.MaxTokens(),
 	})
 	if err == nil {
 		err = ctx.Err()
 	}
 	if err != nil {
 		if decision.Report != nil {
-			decision.Report(enforcer.Usage{})
+			decision.Report(enforcer.Usage{Status: http.StatusServiceUnavailable}) // it goes nowhere
 		}
 		return &Undecided{err}
 	}
@@ -52,7 +52,21 @@ func (e enforcement) Request(ctx context.Context, x *exchange.Exchange) error {
 		x.Headers.Set(name, value)
 	}
 	x.Report = decision.Report
+	led(x, decision.NoModel)
 	return nil
+}
+
+// led has the route follow what was decided about: the model that is paid for answers, and a request for no model reaches none.
+func led(x *exchange.Exchange, noModel bool) {
+	switch x.NoModel = noModel; {
+	case noModel:
+		x.Lead(exchange.ProviderHeader, "")
+		x.Lead(exchange.ModelHeader, "")
+	case exchange.PathModel(x.Path) != "":
+		x.Lead(exchange.ModelHeader, "")
+	case x.Headers.Get(exchange.ModelHeader) != "" && x.Model() != "":
+		x.Lead(exchange.ModelHeader, x.Model())
+	}
 }
 
 // Response has nothing to do: what answers cost is read wherever a request was decided about.

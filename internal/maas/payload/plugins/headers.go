@@ -35,21 +35,10 @@ func newFieldToHeader(p config.Plugin, _ *World) (any, error) {
 func (f fieldToHeader) Request(_ context.Context, x *exchange.Exchange) error {
 	value := ""
 	byPath := strings.EqualFold(f.Header, exchange.ModelHeader) && exchange.PathModel(x.Path) != ""
-	if x.Body != nil && !byPath {
+	if x.Body != nil && !byPath && !x.NoModel {
 		value = x.Body.String(f.Field)
 	}
-	before := x.Headers.Get(f.Header)
-	switch {
-	case value == "" && before == "":
-		return nil
-	case value == "":
-		x.Headers.Remove(f.Header)
-	case value != before:
-		x.Headers.Set(f.Header, value)
-	default:
-		return nil
-	}
-	x.Reroute = true
+	x.Lead(f.Header, value)
 	return nil
 }
 

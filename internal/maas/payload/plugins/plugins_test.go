@@ -3,6 +3,7 @@
 package plugins
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/modelplane/modelplane/internal/maas/payload/config"
 	"github.com/modelplane/modelplane/internal/maas/payload/directory"
+	"github.com/modelplane/modelplane/internal/maas/payload/enforcer"
 	"github.com/modelplane/modelplane/internal/maas/payload/exchange"
 	"github.com/modelplane/modelplane/internal/maas/payload/jsonbody"
 )
@@ -214,6 +216,84 @@ func TestRefusedConfiguration(t *testing.T) {
 		}
 		if _, err := Make(pipeline, World{Directory: directory.New()}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %s", err, want)
+		}
+	}
+}
+
+// says is an enforcer that always says the same.
+type says enforcer.Decision
+
+func (s says) Decide(context.Context, enforcer.Request) (enforcer.Decision, error) {
+	return enforcer.Decision(s), nil
+}
+
+// TestTheRouteFollowsTheDecision: the headers by which routes to models are chosen name what was decided about, wherever in the
+// list the decision is, and none for a request that is for no model.
+func TestTheRouteFollowsTheDecision(t *testing.T) {
+	forged := []string{exchange.ModelHeader, "off", exchange.ProviderHeader, "b"}
+	for _, order := range [][]string{{Enforcement, Resolver}, {FieldToHeader, Enforcement, Resolver}, {Enforcement, FieldToHeader, Resolver}} {
+		for _, c := range []struct {
+			path, body      string
+			noModel         bool
+			model, provider string
+		}{
+			{"/v1/chat/completions", `{"model":"own"}`, false, "own", ""},
+			{"/team/own/v1/chat/completions", `{"model":"off"}`, false, "", ""},
+			{"/team/gpt/v1/chat/completions", `{"model":"off"}`, false, "gpt", "some"},
+			{"/v1/api-keys", `{"model":"gpt"}`, true, "", ""},
+			{"/maas-api/v1/api-keys", `{"model":"team/gpt"}`, true, "", ""},
+		} {
+			w := World{Directory: table(), Enforcer: says{NoModel: c.noModel}}
+			x, err := request(t, chain(t, w, order...), c.path, c.body, forged...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			provider := x.Headers.Get(exchange.ProviderHeader)
+			if x.Headers.Get(exchange.ModelHeader) != c.model || (provider != "") != (c.provider != "") || (x.Provider != nil) != (c.provider != "") || !x.Reroute {
+				t.Errorf("%v %s %s: model %q, provider %q, rerouted %v", order, c.path, c.body, x.Headers.Get(exchange.ModelHeader), provider, x.Reroute)
+			}
+		}
+	}
+	// Of a header that came twice none may stay, though the first value is right.
+	x := exchange.New(http.Header{":path": {"/v1/chat/completions"}, exchange.ModelHeader: {"own", "off"}})
+	x.Lead(exchange.ModelHeader, "own")
+	if set, _ := x.Headers.Changes(); set[exchange.ModelHeader] != "own" || !x.Reroute {
+		t.Errorf("set %v", set)
+	}
+}
+
+// TestFormerModels: a model of the former kind is answered by its provider, in the API that the client speaks; one of the other
+// kind with its name goes before it.
+func TestFormerModels(t *testing.T) {
+	d := table()
+	secret := directory.Key{Namespace: "team", Name: "a"}
+	d.PutSecret(secret, map[string][]byte{"api-key": []byte("k")})
+	provider := directory.Provider{Name: "old", Kind: "openai", Endpoint: "old.test", TargetModel: "target", Weight: 1, Auth: directory.Auth{Type: "apikey", Secret: secret}}
+	d.PutFormer(directory.Key{Namespace: "team", Name: "old"}, directory.Former{Provider: provider})
+	d.PutFormer(directory.Key{Namespace: "team", Name: "gpt"}, directory.Former{Provider: provider})
+	c := chain(t, World{Directory: d}, FieldToHeader, Resolver, APITranslation, KeyInjection)
+	for path, want := range map[string]string{
+		"/v1/chat/completions":          "/v1/chat/completions",
+		"/team/old/v1/embeddings":       "/v1/embeddings",
+		"/team/old/v1/messages":         "/v1/chat/completions",
+		"/team/old/v1/chat/completions": "/v1/chat/completions",
+	} {
+		x, err := request(t, c, path, `{"model":"old","max_tokens":5,"messages":[{"role":"user","content":"hi"}]}`)
+		if err != nil {
+			t.Errorf("%s: %v", path, err)
+			continue
+		}
+		if x.Headers.Get(":path") != want || x.Headers.Get(exchange.ModelHeader) != "old" || x.Body.String("model") != "target" || x.Headers.Get("authorization") != "Bearer k" {
+			t.Errorf("%s: %s, model %s", path, x.Headers.Get(":path"), x.Body.String("model"))
+		}
+	}
+	if m, _ := d.Model("gpt"); len(m.Providers) == 0 || m.Providers[0].Name == "old" {
+		t.Errorf("%+v", m)
+	}
+	d.RemoveNamespace("team")
+	for _, name := range []string{"old", "team/old", "gpt", "off"} {
+		if _, has := d.Model(name); has {
+			t.Errorf("%s is known of a namespace that is gone", name)
 		}
 	}
 }

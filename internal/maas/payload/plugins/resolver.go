@@ -66,11 +66,8 @@ func (r resolver) Request(_ context.Context, x *exchange.Exchange) error {
 // own is for models of the cluster. Their servers know them by their own names, and a provider that the client has made up
 // must not choose a route.
 func (resolver) own(x *exchange.Exchange) error {
-	if x.Headers.Get(exchange.ProviderHeader) != "" {
-		x.Headers.Remove(exchange.ProviderHeader)
-		x.Reroute = true
-	}
-	if x.Body == nil {
+	x.Lead(exchange.ProviderHeader, "")
+	if x.Body == nil || x.NoModel {
 		return nil
 	}
 	if own := published(x.Body.String("model")); own != "" {

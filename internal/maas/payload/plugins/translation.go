@@ -30,6 +30,9 @@ func (t translation) Request(_ context.Context, x *exchange.Exchange) error {
 		return exchange.Refuse(http.StatusBadRequest, "the body must be a JSON object")
 	}
 	p := x.Provider
+	if p.Format == "" {
+		p.Format, p.Path = usual(x.Format)
+	}
 	how, err := translate.For(x.Format, translate.Target{Kind: p.Kind, Format: p.Format, Model: p.TargetModel}, t.world.Now)
 	if err != nil {
 		return exchange.Refuse(http.StatusBadRequest, "%v", err)
@@ -57,6 +60,19 @@ func (t translation) Request(_ context.Context, x *exchange.Exchange) error {
 		}
 	}
 	return t.address(x, stream)
+}
+
+// usual is what a provider with the APIs of OpenAI is asked by, and where.
+func usual(f enforcer.Format) (format, path string) {
+	switch f {
+	case enforcer.Completions:
+		return string(f), "/v1/completions"
+	case enforcer.Embeddings:
+		return string(f), "/v1/embeddings"
+	case enforcer.Responses:
+		return string(f), "/v1/responses"
+	}
+	return string(enforcer.ChatCompletions), "/v1/chat/completions"
 }
 
 // address says where at the provider. The host is left alone when the route is chosen anew, since routes are chosen by it.

@@ -24,6 +24,8 @@ type Reader struct {
 	events *sse.Splitter // nil: the answer is JSON
 	object scanner
 	lost   bool // an event was too long; what follows is not read
+	bytes  int64
+	parts  int64 // events that say something
 	found  figures
 }
 
@@ -38,6 +40,7 @@ func New(stream bool) *Reader {
 
 // Feed takes the next piece.
 func (r *Reader) Feed(piece []byte) {
+	r.bytes += int64(len(piece))
 	switch {
 	case r.lost:
 	case r.events != nil:
@@ -55,6 +58,9 @@ func (r *Reader) End() {
 }
 
 func (r *Reader) event(e sse.Event) error {
+	if len(e.Data) > 0 && !bytes.Equal(e.Data, []byte("[DONE]")) {
+		r.parts++
+	}
 	if bytes.Contains(e.Data, []byte(`"usage"`)) {
 		r.found.read(e.Data)
 	}
@@ -68,6 +74,20 @@ func (r *Reader) Usage() enforcer.Usage {
 	}
 	return r.found.usage()
 }
+
+// How many bytes there are for a token, about: in JSON, and in a stream, where most of them are not text.
+const perToken, perEvent = 4, 512
+
+// Delivered is about how many tokens have passed. Models send one with each event, and sometimes more.
+func (r *Reader) Delivered() int64 {
+	if r.events == nil {
+		return Tokens(r.bytes)
+	}
+	return max(r.parts, r.bytes/perEvent)
+}
+
+// Tokens are those of so many bytes of text, about.
+func Tokens(bytes int64) int64 { return (bytes + perToken - 1) / perToken }
 
 // figures are the latest of each kind.
 type figures struct{ prompt, completion, total, cached int64 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package watch feeds the payload processor's directory from Kubernetes: ExternalModels, ExternalProviders, and Secrets that
-// are labelled for it, in the namespaces of one tenant and nowhere else. It writes nothing. APIs that a cluster does not have
+// Package watch feeds the payload processor's directory from Kubernetes: ExternalModels of both kinds, ExternalProviders, and
+// Secrets that are labelled for it, in the namespaces of one tenant and nowhere else. Which those are may change while it runs. It writes nothing. APIs that a cluster does not have
 // yet are waited for without holding up the rest.
 package watch
 
@@ -9,7 +9,10 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 
 	corev1 "k8s.io/api/core/v1"
@@ -22,6 +25,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/modelplane/modelplane/api/inference/v1alpha1"
+	maas "github.com/modelplane/modelplane/api/maas/v1alpha1"
 	"github.com/modelplane/modelplane/internal/maas/payload/directory"
 )
 
@@ -33,9 +37,26 @@ const (
 
 // Watcher keeps a table as the API server describes it.
 type Watcher struct {
-	table   *directory.Table
-	log     *slog.Logger
+	table *directory.Table
+	log   *slog.Logger
+	// core, inference and former are clients of the groups that are read.
+	core, inference, former cache.Getter
+	// always are the namespaces that are watched whatever the file says.
+	always []string
+	file   string
+
+	mu    sync.Mutex
+	known map[string]*namespace
+}
+
+// namespace is what is watched in one.
+type namespace struct {
 	sources []*source
+	// first tells that it was there at the start: the process is not ready without it. Of one that comes later the others do not
+	// have to know.
+	first bool
+	stop  context.CancelFunc
+	done  sync.WaitGroup
 }
 
 // source is one kind in one namespace.
@@ -46,30 +67,57 @@ type source struct {
 	failed   atomic.Pointer[string]
 }
 
-// New prepares to watch namespaces.
-func New(cfg *rest.Config, namespaces []string, table *directory.Table, log *slog.Logger) (*Watcher, error) {
-	w := &Watcher{table: table, log: log}
-	core, err := clientFor(cfg, corev1.SchemeGroupVersion, "/api", corev1.AddToScheme)
-	if err != nil {
+// New prepares to watch namespaces, and those that a file names, if there is one.
+func New(cfg *rest.Config, namespaces []string, file string, table *directory.Table, log *slog.Logger) (*Watcher, error) {
+	w := &Watcher{table: table, log: log, always: namespaces, file: file, known: map[string]*namespace{}}
+	var err error
+	if w.core, err = clientFor(cfg, corev1.SchemeGroupVersion, "/api", corev1.AddToScheme); err != nil {
 		return nil, err
 	}
-	inference, err := clientFor(cfg, v1alpha1.GroupVersion, "/apis", v1alpha1.AddToScheme)
-	if err != nil {
+	if w.inference, err = clientFor(cfg, v1alpha1.GroupVersion, "/apis", v1alpha1.AddToScheme); err != nil {
 		return nil, err
 	}
-	labelled := SecretLabel + "=" + SecretLabelValue
-	for _, ns := range namespaces {
-		for _, add := range []error{
-			w.add(inference, "externalproviders", ns, "", &v1alpha1.ExternalProvider{}, handler(w.putProvider, w.removeProvider)),
-			w.add(inference, "externalmodels", ns, "", &v1alpha1.ExternalModel{}, handler(w.putModel, w.removeModel)),
-			w.add(core, "secrets", ns, labelled, &corev1.Secret{}, handler(w.putSecret, w.removeSecret)),
-		} {
-			if add != nil {
-				return nil, add
-			}
+	if w.former, err = clientFor(cfg, maas.GroupVersion, "/apis", maas.AddToScheme); err != nil {
+		return nil, err
+	}
+	wanted, err := w.wanted()
+	if err != nil {
+		log.Warn("The file of namespaces cannot be read; it is read when it is there", "file", file, "err", err.Error())
+		wanted = namespaces
+	}
+	for _, name := range wanted {
+		ns, err := w.prepare(name)
+		if err != nil {
+			return nil, err
 		}
+		ns.first = true
+		w.known[name] = ns
 	}
 	return w, nil
+}
+
+// prepare makes what watches a namespace.
+func (w *Watcher) prepare(name string) (*namespace, error) {
+	labelled := SecretLabel + "=" + SecretLabelValue
+	ns := &namespace{}
+	for _, kind := range []struct {
+		from               cache.Getter
+		resource, selector string
+		of                 runtime.Object
+		handle             cache.ResourceEventHandler
+	}{
+		{w.inference, "externalproviders", "", &v1alpha1.ExternalProvider{}, handler(w.putProvider, w.removeProvider)},
+		{w.inference, "externalmodels", "", &v1alpha1.ExternalModel{}, handler(w.putModel, w.removeModel)},
+		{w.former, "externalmodels", "", &maas.ExternalModel{}, handler(w.putFormer, w.removeFormer)},
+		{w.core, "secrets", labelled, &corev1.Secret{}, handler(w.putSecret, w.removeSecret)},
+	} {
+		s, err := newSource(kind.from, kind.resource, name, kind.selector, kind.of, kind.handle)
+		if err != nil {
+			return nil, err
+		}
+		ns.sources = append(ns.sources, s)
+	}
+	return ns, nil
 }
 
 func clientFor(cfg *rest.Config, version schema.GroupVersion, path string, add func(*runtime.Scheme) error) (*rest.RESTClient, error) {
@@ -86,12 +134,12 @@ func clientFor(cfg *rest.Config, version schema.GroupVersion, path string, add f
 	return client, nil
 }
 
-func (w *Watcher) add(from cache.Getter, resource, namespace, selector string, of runtime.Object, handle cache.ResourceEventHandler) error {
+func newSource(from cache.Getter, resource, namespace, selector string, of runtime.Object, handle cache.ResourceEventHandler) (*source, error) {
 	s := &source{what: resource + " of namespace " + namespace}
 	list := cache.NewFilteredListWatchFromClient(from, resource, namespace, func(o *metav1.ListOptions) { o.LabelSelector = selector })
 	s.informer = cache.NewSharedIndexInformer(list, of, 0, cache.Indexers{})
 	if err := s.informer.SetTransform(trim); err != nil {
-		return err
+		return nil, err
 	}
 	if err := s.informer.SetWatchErrorHandlerWithContext(func(ctx context.Context, r *cache.Reflector, err error) {
 		s.absent.Store(apierrors.IsNotFound(err))
@@ -101,13 +149,10 @@ func (w *Watcher) add(from cache.Getter, resource, namespace, selector string, o
 			cache.DefaultWatchErrorHandler(ctx, r, err)
 		}
 	}); err != nil {
-		return err
+		return nil, err
 	}
-	if _, err := s.informer.AddEventHandler(handle); err != nil {
-		return err
-	}
-	w.sources = append(w.sources, s)
-	return nil
+	_, err := s.informer.AddEventHandler(handle)
+	return s, err
 }
 
 // trim leaves what the directory is made of. What an apply left behind in an annotation may hold a Secret once more.
@@ -121,17 +166,55 @@ func trim(obj any) (any, error) {
 
 // Run watches until the context ends.
 func (w *Watcher) Run(ctx context.Context) error {
-	for _, s := range w.sources {
-		go s.informer.RunWithContext(ctx)
+	w.mu.Lock()
+	for _, ns := range w.known {
+		ns.start(ctx)
 	}
-	<-ctx.Done()
+	w.mu.Unlock()
+	defer w.end()
+	if w.file == "" {
+		<-ctx.Done()
+		return nil
+	}
+	return w.follow(ctx)
+}
+
+func (ns *namespace) start(ctx context.Context) {
+	ctx, ns.stop = context.WithCancel(ctx)
+	for _, s := range ns.sources {
+		ns.done.Go(func() { s.informer.RunWithContext(ctx) })
+	}
+}
+
+// end waits for everything that was started.
+func (w *Watcher) end() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, ns := range w.known {
+		ns.stop()
+		ns.done.Wait()
+	}
+}
+
+// Ready says what is not known yet of what was there at the start.
+func (w *Watcher) Ready() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var missing []string
+	for _, name := range slices.Sorted(maps.Keys(w.known)) {
+		if ns := w.known[name]; ns.first {
+			missing = append(missing, ns.missing()...)
+		}
+	}
+	if len(missing) > 0 {
+		return fmt.Errorf("not known yet: %s", strings.Join(missing, "; "))
+	}
 	return nil
 }
 
-// Ready says what is not known yet.
-func (w *Watcher) Ready() error {
-	var missing []string
-	for _, s := range w.sources {
+func (ns *namespace) missing() []string {
+	var out []string
+	for _, s := range ns.sources {
 		if s.informer.HasSynced() || s.absent.Load() {
 			continue
 		}
@@ -139,12 +222,9 @@ func (w *Watcher) Ready() error {
 		if failed := s.failed.Load(); failed != nil {
 			text += ": " + *failed
 		}
-		missing = append(missing, text)
+		out = append(out, text)
 	}
-	if len(missing) > 0 {
-		return fmt.Errorf("not known yet: %s", strings.Join(missing, "; "))
-	}
-	return nil
+	return out
 }
 
 // handler calls put for what is there and remove for what is gone.
@@ -201,3 +281,22 @@ func (w *Watcher) removeModel(m *v1alpha1.ExternalModel) { w.table.RemoveModel(k
 func (w *Watcher) putSecret(s *corev1.Secret) { w.table.PutSecret(keyOf(s), s.Data) }
 
 func (w *Watcher) removeSecret(s *corev1.Secret) { w.table.RemoveSecret(keyOf(s)) }
+
+// putFormer takes an ExternalModel of the former kind, which is its own provider: that of Anthropic speaks messages, those of Azure
+// chat completions, and all others what OpenAI speaks.
+func (w *Watcher) putFormer(m *maas.ExternalModel) {
+	key := keyOf(m)
+	p := directory.Provider{
+		Name: m.Name, Kind: m.Spec.Provider, Endpoint: m.Spec.Endpoint, TargetModel: m.Spec.TargetModel, Weight: 1, Config: map[string]string{},
+		Auth: directory.Auth{Type: string(v1alpha1.AuthAPIKey), Secret: directory.Key{Namespace: m.Namespace, Name: m.Spec.CredentialRef.Name}},
+	}
+	switch p.Kind {
+	case "anthropic":
+		p.Format, p.Path = "messages", "/v1/messages"
+	case "azure", "azure-openai":
+		p.Format, p.Path = "openai-chat", "/openai/v1/chat/completions"
+	}
+	w.table.PutFormer(key, directory.Former{Created: m.CreationTimestamp.Time, Provider: p})
+}
+
+func (w *Watcher) removeFormer(m *maas.ExternalModel) { w.table.RemoveFormer(keyOf(m)) }

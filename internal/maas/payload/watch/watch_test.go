@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"slices"
 	"testing"
 	"time"
@@ -20,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/modelplane/modelplane/api/inference/v1alpha1"
+	maas "github.com/modelplane/modelplane/api/maas/v1alpha1"
 	"github.com/modelplane/modelplane/charts"
 	"github.com/modelplane/modelplane/internal/maas/payload/directory"
 	"github.com/modelplane/modelplane/internal/maas/payload/watch"
@@ -39,7 +42,7 @@ func kinds(t *testing.T) []*apiextensionsv1.CustomResourceDefinition {
 		t.Fatal(err)
 	}
 	return slices.DeleteFunc(all, func(crd *apiextensionsv1.CustomResourceDefinition) bool {
-		return crd.Spec.Group != v1alpha1.GroupVersion.Group
+		return crd.Spec.Group != v1alpha1.GroupVersion.Group && crd.Name != "externalmodels."+maas.GroupVersion.Group
 	})
 }
 
@@ -48,12 +51,13 @@ func kinds(t *testing.T) []*apiextensionsv1.CustomResourceDefinition {
 func TestWatch(t *testing.T) {
 	cluster := testkit.Start(t)
 	scheme := runtime.NewScheme()
-	if err := errors.Join(corev1.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
+	if err := errors.Join(corev1.AddToScheme(scheme), v1alpha1.AddToScheme(scheme), maas.AddToScheme(scheme)); err != nil {
 		t.Fatal(err)
 	}
 	ns, elsewhere := cluster.Namespace(t), cluster.Namespace(t)
+	file := filepath.Join(t.TempDir(), "namespaces")
 	table := directory.New()
-	w, err := watch.New(cluster.Config(), []string{ns}, table, slog.New(slog.DiscardHandler))
+	w, err := watch.New(cluster.Config(), []string{ns}, file, table, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -109,6 +113,47 @@ func TestWatch(t *testing.T) {
 	}
 	if err := errors.Join(c.Delete(ctx, model), c.Delete(ctx, secret(ns, "key", nil))); err != nil {
 		t.Fatal(err)
+	}
+	// One of the former kind is known by its name, and by where it is.
+	former := &maas.ExternalModel{ObjectMeta: meta(ns, "old"), Spec: maas.ExternalModelSpec{Provider: "openai", TargetModel: "gpt", Endpoint: "api.example.com", CredentialRef: maas.CredentialRef{Name: "key"}}}
+	if err := c.Create(ctx, former); err != nil {
+		t.Fatal(err)
+	}
+	testkit.Eventually(t, patience, "the model of the former kind", func() error {
+		for _, name := range []string{"old", ns + "/old"} {
+			if m, has := table.Model(name); !has || len(m.Providers) != 1 || m.Providers[0].TargetModel != "gpt" || m.Providers[0].Auth.Secret.Name != "key" {
+				return fmt.Errorf("%s is %+v", name, m)
+			}
+		}
+		return nil
+	})
+	// The file names another namespace, which is watched from then on, until it names it no more. A file that cannot be meant
+	// changes nothing.
+	write := func(text string) {
+		t.Helper()
+		if err := errors.Join(os.WriteFile(file+".new", []byte(text), 0o600), os.Rename(file+".new", file)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	is := func(want bool) {
+		t.Helper()
+		testkit.Eventually(t, patience, "the file to be followed", func() error {
+			_, model := table.Model("foreign")
+			if _, secret := table.Credential(directory.Key{Namespace: elsewhere, Name: "key"}); model != want || secret != want {
+				return fmt.Errorf("model %v, Secret %v", model, secret)
+			}
+			return w.Ready()
+		})
+	}
+	write("# tenants\n\n" + elsewhere + "\r\n")
+	is(true)
+	write("../" + elsewhere)
+	write(elsewhere + "\n" + ns + "\nnot-there\n")
+	is(true)
+	write("")
+	is(false)
+	if _, has := table.Model("old"); !has {
+		t.Error("a namespace of the command line was forgotten")
 	}
 	testkit.Eventually(t, patience, "both to be gone", func() error {
 		_, hasModel := table.Model("claude-next")
