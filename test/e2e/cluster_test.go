@@ -24,6 +24,10 @@ import (
 
 const root = "../.."
 
+// patience is how long is waited for what has to come in the end. A machine may be slow and have much else to do, and a limit
+// costs nothing where all is well. kubectl is told the same.
+const patience = 5 * time.Minute
+
 // processes of the machine; the manager is in a pod.
 var processes = []string{
 	"etcd", "containerd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "addons", "coredns", "kube-proxy", "kubelet",
@@ -49,6 +53,10 @@ func newCluster(t *testing.T) cluster {
 		c.dir = dir // a cluster to look into while a part of the test is being written; it stays
 		return c
 	}
+	// `make up` spares memory; here time is short.
+	if err := os.Setenv("GOGC", "200"); err != nil {
+		t.Fatal(err)
+	}
 	t.Cleanup(func() {
 		if t.Failed() {
 			logs, _ := c.run(context.Background(), c.local, "logs", "-n", "20", "--dir", c.dir)
@@ -69,9 +77,13 @@ func (c cluster) in(t *testing.T) cluster {
 
 // run leaves out KUBECONFIG, so that a developer's own cluster is never touched.
 func (c cluster) run(ctx context.Context, program string, args ...string) (string, error) {
+	return c.runWith(ctx, nil, program, args...)
+}
+
+func (c cluster) runWith(ctx context.Context, env []string, program string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, program, args...)
 	cmd.Dir = root
-	cmd.Env = slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "KUBECONFIG=") })
+	cmd.Env = append(slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "KUBECONFIG=") }), env...)
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
 	err := cmd.Run()
@@ -93,38 +105,61 @@ func (c cluster) up() string {
 }
 
 func (c cluster) kubectl(args ...string) (string, error) {
-	out, err := c.run(c.Context(), c.local, append([]string{"kubectl", "--kubeconfig", filepath.Join(c.dir, "kubeconfig")}, args...)...)
+	return c.kubectlIn(c.Context(), args...)
+}
+
+// kubectlIn does not collect garbage: that is most of what a process costs that ends at once, and there are more than a thousand.
+func (c cluster) kubectlIn(ctx context.Context, args ...string) (string, error) {
+	out, err := c.runWith(ctx, []string{"GOGC=off"}, c.local, append([]string{"kubectl", "--kubeconfig", filepath.Join(c.dir, "kubeconfig")}, args...)...)
 	return strings.TrimSpace(out), err
 }
 
-// mustKubectl tries again while there is no manager to admit a change: another row may have taken it away.
-func (c cluster) mustKubectl(args ...string) (out string) {
+// mustKubectl is admittedKubectl that has to succeed.
+func (c cluster) mustKubectl(args ...string) string {
 	c.Helper()
-	c.eventually("a manager that admits", func() (err error) {
-		out, err = c.kubectl(args...)
-		if err != nil && !strings.Contains(out, "failed calling webhook") {
-			c.Fatalf("kubectl %s: %v\n%s", strings.Join(args, " "), err, out)
-		}
-		return err
-	})
+	out, err := c.admittedKubectl(args...)
+	if err != nil {
+		c.Fatal(err)
+	}
 	return out
 }
 
-// eventually asks until the answer is good, at first often and then more rarely: to ask costs a process, and what is waited
-// for runs on the same few cores as those who ask.
+// admittedKubectl tries again while there is no manager to admit a change: another row may have taken it away.
+func (c cluster) admittedKubectl(args ...string) (out string, err error) {
+	tried := c.inTheEnd("a manager that admits", func() (again error) {
+		if out, err = c.kubectl(args...); err != nil && strings.Contains(out, "failed calling webhook") {
+			return fmt.Errorf("%w: %s", err, out)
+		}
+		return nil
+	})
+	if tried == nil && err != nil {
+		return out, fmt.Errorf("kubectl %s: %w\n%s", strings.Join(args, " "), err, out)
+	}
+	return out, tried
+}
+
+// eventually asks until the answer is good.
 func (c cluster) eventually(what string, good func() error) {
 	c.Helper()
-	const limit, first, slowest = 5 * time.Minute, 200 * time.Millisecond, 2 * time.Second
-	ctx, cancel := context.WithTimeout(c.Context(), limit)
+	if err := c.inTheEnd(what, good); err != nil {
+		c.Fatal(err)
+	}
+}
+
+// inTheEnd asks until the answer is good, at first often and then more rarely: to ask costs a process, and what is waited for runs
+// on the same few cores as those who ask.
+func (c cluster) inTheEnd(what string, good func() error) error {
+	const first, slowest = 200 * time.Millisecond, 2 * time.Second
+	ctx, cancel := context.WithTimeout(c.Context(), patience)
 	defer cancel()
 	for pause := first; ; pause = min(pause*5/4, slowest) {
 		err := good()
 		if err == nil {
-			return
+			return nil
 		}
 		select {
 		case <-ctx.Done():
-			c.Fatalf("%s: not within %s: %v", what, limit, err)
+			return fmt.Errorf("%s: not within %s: %w", what, patience, err)
 		case <-time.After(pause):
 		}
 	}

@@ -78,8 +78,12 @@ func TestMachine(t *testing.T) {
 			{"a mesh serves many models", cluster.meshServesMany},
 			{"the page about ModelMesh is true", cluster.meshPageIsTrue},
 		}},
+		// What it says of time and of servers that are killed is about one gateway, and not about who else has the cores.
+		{name: "models as a service", after: []string{"first hour", "front door", "traffic", "rollouts", "registry", "full disk", "storages", "beside the server", "many models"}, parts: []part{
+			{"keys open models until their quota is used up", cluster.modelsAsAService},
+		}},
 		// These change settings of the whole platform and take the manager away, while others count what it says.
-		{name: "platform", after: []string{"first hour", "front door", "traffic", "rollouts", "registry", "full disk", "storages", "beside the server", "many models"}, parts: []part{
+		{name: "platform", after: []string{"first hour", "front door", "traffic", "rollouts", "registry", "full disk", "storages", "beside the server", "many models", "models as a service"}, parts: []part{
 			{"other domains and paths and TLS lead to a model", cluster.otherAddressesAnswer},
 			{"a canary gets its share", cluster.canaryGetsItsShare},
 			{"no request is lost at the gateway", cluster.nothingIsLostAtTheDoor},

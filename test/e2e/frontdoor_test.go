@@ -41,6 +41,7 @@ const (
 	// Where `make up` has put the gateway.
 	gateNamespace, gateName = "kserve", "kserve-ingress-gateway"
 	envoyNamespace          = "envoy-gateway-system"
+	envoyDeployment         = "deployment/envoy-kserve-kserve-ingress-gateway-deaaa49b" // of the Gateway of all services
 )
 
 // door is the gateway of the cluster: Envoy, which Envoy Gateway configures.

@@ -146,8 +146,10 @@ func (l *load) nothingLost(during string) {
 	if n.total() == 0 {
 		l.Errorf("%s: nothing was asked", during)
 	}
-	for _, failure := range n.failures[:min(len(n.failures), 5)] {
-		l.Errorf("%s: a request failed: %s", during, failure)
+	for i, failure := range n.failures {
+		if i < 3 || i >= len(n.failures)-3 {
+			l.Errorf("%s: a request failed: %s", during, failure)
+		}
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -53,6 +54,11 @@ func (c cluster) meshPageIsTrue() {
 // also after a pod was killed; what cannot be loaded says why; and pods that nobody needs end, until somebody needs them.
 func (c cluster) meshServesMany() {
 	m := &mesh{cluster: c}
+	m.Cleanup(func() {
+		if m.Failed() {
+			m.explain()
+		}
+	})
 	m.open()
 	m.timed("200 models are there", func() { m.register(0, manyModels) })
 	m.timed("all of them answer", func() { m.allAnswer() })
@@ -116,14 +122,27 @@ func meshService(name, path string) map[string]any {
 	}
 }
 
+// apply lets a few do it at once: each waits for the answer about one object before it sends the next.
 func (m *mesh) apply(objects ...any) {
 	m.Helper()
-	raw, err := json.Marshal(map[string]any{"apiVersion": "v1", "kind": "List", "items": objects})
-	path := filepath.Join(m.TempDir(), "objects.json")
-	if err := errors.Join(err, os.WriteFile(path, raw, 0o600)); err != nil {
-		m.Fatal(err)
+	const some = 30
+	var all sync.WaitGroup
+	for part := range slices.Chunk(objects, some) {
+		raw, err := json.Marshal(map[string]any{"apiVersion": "v1", "kind": "List", "items": part})
+		path := filepath.Join(m.TempDir(), "objects.json")
+		if err := errors.Join(err, os.WriteFile(path, raw, 0o600)); err != nil {
+			m.Fatal(err)
+		}
+		all.Go(func() {
+			if _, err := m.admittedKubectl("apply", "--server-side", "-f", path); err != nil {
+				m.Error(err)
+			}
+		})
 	}
-	m.mustKubectl("apply", "--server-side", "-f", path)
+	all.Wait()
+	if m.Failed() {
+		m.FailNow()
+	}
 }
 
 // register makes Predictors, and InferenceServices of the first of them, and waits until all of them can be asked.
@@ -137,13 +156,45 @@ func (m *mesh) register(from, to int) {
 		}
 	}
 	m.apply(objects...)
-	for _, kind := range []string{"predictors", "inferenceservices"} {
-		if out, err := m.kubectl("wait", kind, "--all", "-n", meshNamespace, "--for=condition=Ready", "--timeout=5m"); err != nil {
-			m.explain()
-			m.Fatalf("%s: %v\n%s", kind, err, out)
+	// kubectl wait would watch one after the other.
+	m.eventually("all models ready", func() error {
+		out, err := m.kubectl("get", "predictors,inferenceservices", "-n", meshNamespace, "-o",
+			`jsonpath={range .items[*]}{.kind}/{.metadata.name} {.status.conditions[?(@.type=="Ready")].status}{"\n"}{end}`)
+		if err != nil {
+			return fmt.Errorf("%w: %s", err, out)
+		}
+		var waiting []string
+		lines := strings.Split(out, "\n")
+		for _, line := range lines {
+			if !strings.HasSuffix(line, " True") {
+				waiting = append(waiting, line)
+			}
+		}
+		if len(waiting) > 0 || len(lines) < len(objects) {
+			return fmt.Errorf("%d of %d are not, the first of them: %q", len(waiting), len(lines), waiting[:min(len(waiting), 5)])
+		}
+		return nil
+	})
+	m.findPods()
+}
+
+// remove deletes objects and waits until none is left. kubectl delete would watch one after the other.
+func (m *mesh) remove(what ...string) {
+	m.Helper()
+	m.mustKubectl(append([]string{"delete", "-n", meshNamespace, "--wait=false"}, what...)...)
+	look := []string{"get", "-n", meshNamespace, "--ignore-not-found", "-o", "name"}
+	for _, arg := range what {
+		if arg != "--all" {
+			look = append(look, arg)
 		}
 	}
-	m.findPods()
+	m.eventually("what was deleted is gone", func() error {
+		out, err := m.kubectl(look...)
+		if err == nil && out == "" {
+			return nil
+		}
+		return errors.Join(err, fmt.Errorf("%d are left: %.300s", len(strings.Fields(out)), out))
+	})
 }
 
 // explain says what there is to see when something is not as it should be.
@@ -155,7 +206,7 @@ func (m *mesh) explain() {
 		{"logs", "-n", meshNamespace, "-l", "modelmesh-service", "--all-containers", "--tail=15", "--prefix"},
 		{"logs", "-n", managerNamespace, "deployment/modelplane", "--tail=20"},
 	} {
-		out, err := m.kubectl(args...)
+		out, err := m.kubectlIn(context.Background(), args...) // the part's own context may have ended
 		m.Logf("kubectl %s: %v\n%s", strings.Join(args, " "), err, out)
 	}
 }
@@ -214,14 +265,13 @@ func (m *mesh) answer(names map[string]int) {
 	close(work)
 	all.Wait()
 	if m.Failed() {
-		m.explain()
 		m.FailNow()
 	}
 }
 
 // right tries for a while: when more models are asked for at once than have room, one of them has to wait.
 func (m *mesh) right(name string, n int, ask func() (float32, error)) {
-	ctx, cancel := context.WithTimeout(m.Context(), 90*time.Second)
+	ctx, cancel := context.WithTimeout(m.Context(), patience)
 	defer cancel()
 	for {
 		got, err := ask()
@@ -243,7 +293,7 @@ func (m *mesh) right(name string, n int, ask func() (float32, error)) {
 
 // overGRPC asks for one number.
 func overGRPC(ctx context.Context, conn *grpc.ClientConn, model string, x float32) (float32, error) {
-	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, 90*time.Second)
 	defer cancel()
 	tensor := protowire.AppendString(protowire.AppendTag(nil, fieldName, protowire.BytesType), onnxmodel.Input)
 	tensor = protowire.AppendString(protowire.AppendTag(tensor, fieldType, protowire.BytesType), "FP32")
@@ -263,7 +313,7 @@ func overGRPC(ctx context.Context, conn *grpc.ClientConn, model string, x float3
 }
 
 func overREST(ctx context.Context, pod, model string, x float32) (float32, error) {
-	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, 90*time.Second)
 	defer cancel()
 	question := fmt.Sprintf(`{"inputs": [{"name": %q, "datatype": "FP32", "shape": [1], "data": [%v]}]}`, onnxmodel.Input, x)
 	out, err := answer(ctx, http.MethodPost, "http://"+pod+":8008/v2/models/"+model+"/infer", strings.NewReader(question))
@@ -307,8 +357,9 @@ func (m *mesh) failuresAreTold() {
 			return err
 		})
 	}
+	m.brokenUpdate(conn)
 	const gone = manyModels - 1
-	m.mustKubectl("delete", "predictor", predictorName(gone), "no-such-path", "no-model", "no-runtime", "no-such-runtime", "-n", meshNamespace, "--timeout=1m")
+	m.remove("predictor", predictorName(gone), "no-such-path", "no-model", "no-runtime", "no-such-runtime")
 	m.eventually("a deleted model is not found", func() error {
 		_, err := overGRPC(m.Context(), conn, predictorName(gone), 1)
 		if status.Code(err) != codes.NotFound {
@@ -320,6 +371,28 @@ func (m *mesh) failuresAreTold() {
 		return nil
 	})
 	m.apply(predictor(predictorName(gone), "small", "onnx", "models/"+predictorName(gone)+".onnx"))
+}
+
+// brokenUpdate: a Predictor that is changed to what is no model says so, and what is loaded of it goes on answering.
+func (m *mesh) brokenUpdate(conn *grpc.ClientConn) {
+	const n = 5
+	name := predictorName(n)
+	m.right(name, n, func() (float32, error) { return overGRPC(m.Context(), conn, name, 3) }) // one that nobody has loaded is not kept
+	for _, step := range []struct{ path, says string }{
+		{"models/text.onnx", "true BlockedByFailedLoad FailedToLoad ModelLoadFailed"},
+		{"models/" + name + ".onnx", "true UpToDate"},
+	} {
+		m.apply(predictor(name, "small", "onnx", step.path))
+		m.eventually(name+" to say "+step.says, func() error {
+			m.right(name, n, func() (float32, error) { return overGRPC(m.Context(), conn, name, 3) })
+			out, err := m.kubectl("get", "predictor", name, "-n", meshNamespace, "-o",
+				`jsonpath={.status.available} {.status.transitionStatus} {.status.targetModelState} {.status.lastFailureInfo.reason}`)
+			if err == nil && strings.TrimSpace(out) != step.says {
+				err = fmt.Errorf("it says %q", out)
+			}
+			return err
+		})
+	}
 }
 
 // survivesAPod: what the pod had is loaded by others, and models keep answering meanwhile.
@@ -347,7 +420,7 @@ func (m *mesh) survivesAPod() {
 
 // scalesToZero: without models there are no pods, and the first one brings them back.
 func (m *mesh) scalesToZero() {
-	m.mustKubectl("delete", "predictors,inferenceservices", "--all", "-n", meshNamespace, "--timeout=2m")
+	m.remove("predictors,inferenceservices", "--all")
 	m.eventually("no pods", func() error {
 		out, err := m.kubectl("get", "deployment", "modelmesh-serving-small", "-n", meshNamespace, "-o", "jsonpath={.spec.replicas}")
 		if err == nil && out != "0" {

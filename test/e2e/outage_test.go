@@ -5,10 +5,13 @@
 package e2e
 
 import (
+	"bufio"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -18,6 +21,7 @@ import (
 // nothingIsLostAtTheDoor rolls out a new model, restarts the gateway's controller and its proxy, and kills managers, under load.
 func (c cluster) nothingIsLostAtTheDoor() {
 	d := c.frontDoor()
+	d.followEndpoints("one-predictor")
 	load := d.startLoad(d.to("one"))
 	load.next("iris", 20)
 
@@ -40,11 +44,44 @@ func (c cluster) nothingIsLostAtTheDoor() {
 	load.nothingLost("two rollouts, a gateway and its proxy that restart, and two managers killed")
 }
 
+// followEndpoints tells, when the test fails, when which pods were behind a Service: what a proxy did is explained by that or by nothing else.
+func (d door) followEndpoints(service string) {
+	d.Helper()
+	ctx, end := context.WithCancel(d.Context())
+	cmd := exec.CommandContext(ctx, d.local, "kubectl", "--kubeconfig", filepath.Join(d.dir, "kubeconfig"), "get", "endpointslices", "--watch",
+		"-n", frontNamespace, "-l", "kubernetes.io/service-name="+service, "-o",
+		`jsonpath={range .endpoints[*]}{.addresses[0]} serving {.conditions.serving} terminating {.conditions.terminating}, {end}{"\n"}`)
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		end()
+		d.Fatal(err)
+	}
+	var seen []string
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for lines := bufio.NewScanner(out); lines.Scan(); {
+			seen = append(seen, time.Now().Format("15:04:05.000 ")+lines.Text())
+		}
+	}()
+	d.Cleanup(func() {
+		end()
+		<-ended
+		_ = cmd.Wait()
+		if d.Failed() {
+			d.Logf("behind %s:\n%s", service, strings.Join(seen, "\n"))
+		}
+	})
+}
+
 // proxyRestarts rolls Envoy out anew, as an upgrade does.
 func (d door) proxyRestarts() {
 	d.Helper()
 	before := d.proxies()
-	d.mustKubectl("rollout", "restart", "deployment/envoy", "-n", envoyNamespace)
+	d.mustKubectl("rollout", "restart", envoyDeployment, "-n", envoyNamespace)
 	d.otherProxies(before, 1)
 }
 
@@ -64,9 +101,8 @@ func (d door) otherProxies(before []string, want int) {
 		if len(now) != want || slices.ContainsFunc(now, func(name string) bool { return slices.Contains(before, name) }) {
 			return fmt.Errorf("there are %v, and were %v", now, before)
 		}
-		ready := d.mustKubectl("get", "deployment", "envoy", "-n", envoyNamespace, "-o", "jsonpath={.status.readyReplicas}")
-		if ready != fmt.Sprint(want) {
-			return fmt.Errorf("%s of %v are ready", ready, now)
+		if led := d.ledTo(envoyNamespace, now); len(led) != want {
+			return fmt.Errorf("requests are led to %v of %v", led, now)
 		}
 		return nil
 	})
@@ -101,8 +137,8 @@ func (c cluster) proxyIsKilled() {
 // what it was just handed is lost.
 func (c cluster) twoProxiesShare() {
 	d := c.frontDoor()
-	d.mustKubectl("scale", "deployment/envoy", "-n", envoyNamespace, "--replicas=2")
-	d.Cleanup(func() { d.undo("scale", "deployment/envoy", "-n", envoyNamespace, "--replicas=1") })
+	d.mustKubectl("scale", envoyDeployment, "-n", envoyNamespace, "--replicas=2")
+	d.Cleanup(func() { d.undo("scale", envoyDeployment, "-n", envoyNamespace, "--replicas=1") })
 	d.otherProxies(nil, 2)
 	load := d.startLoad(d.to("one"))
 	load.next("iris", 20)
@@ -126,8 +162,17 @@ func (c cluster) twoProxiesShare() {
 	}
 }
 
-// evict asks for the end of pods as whoever drains a node does: one after the other, as their budget allows, and waits until they
-// are gone.
+// ledTo are those of some pods that Services lead to. A pod is ready a while before that on a machine with much to do.
+func (c cluster) ledTo(namespace string, pods []string) []string {
+	c.Helper()
+	// A slice without endpoints has none to filter, at which a jsonpath fails.
+	ready := strings.Fields(c.mustKubectl("get", "endpointslices", "-n", namespace, "-o",
+		"go-template={{range .items}}{{range .endpoints}}{{if .conditions.ready}}{{with .targetRef}}{{.name}} {{end}}{{end}}{{end}}{{end}}"))
+	return slices.DeleteFunc(slices.Clone(pods), func(name string) bool { return !slices.Contains(ready, name) })
+}
+
+// evict asks for the end of pods as whoever drains a node does: one after the other, as their budget allows and when requests are
+// led to another, and waits until they are gone.
 func (c cluster) evict(namespace, selector string) {
 	c.Helper()
 	pods := strings.Fields(c.mustKubectl("get", "pods", "-n", namespace, "-l", selector, "-o", "jsonpath={.items[*].metadata.name}"))
@@ -141,6 +186,10 @@ func (c cluster) evict(namespace, selector string) {
 			c.Fatal(err)
 		}
 		c.eventually("the eviction of "+pod, func() error {
+			now := strings.Fields(c.mustKubectl("get", "pods", "-n", namespace, "-l", selector, "-o", "jsonpath={.items[*].metadata.name}"))
+			if others := slices.DeleteFunc(now, func(name string) bool { return name == pod }); len(c.ledTo(namespace, others)) == 0 {
+				return fmt.Errorf("requests are led to none of %v", others)
+			}
 			out, err := c.kubectl("create", "--raw", "/api/v1/namespaces/"+namespace+"/pods/"+pod+"/eviction", "-f", file)
 			if err != nil && !strings.Contains(out, "disruption budget") {
 				c.Fatalf("evicting %s: %v\n%s", pod, err, out)
@@ -185,7 +234,7 @@ func (c cluster) gatewayGoesAndComes() {
 	saved := d.saveGate()
 	pods := d.mustKubectl("get", "pods", "-n", frontNamespace, "--sort-by=.metadata.name", "-o", "jsonpath={.items[*].metadata.uid}")
 	d.mustKubectl("scale", "deployment/envoy-gateway", "-n", envoyNamespace, "--replicas=0")
-	d.mustKubectl("delete", "gateway", gateName, "-n", gateNamespace, "--timeout=1m")
+	d.mustKubectl("delete", "gateway", gateName, "-n", gateNamespace, "--timeout=5m")
 	d.conditionTells("False GatewayMissing", "Create it, or name another one")
 	d.mustKubectl("apply", "-f", saved)
 	d.conditionTells("Unknown ParentStatusNotAvailable", "Check that a Gateway of that name exists and that its controller runs")

@@ -104,7 +104,7 @@ func (c cluster) upToDateIn(namespace, service string) {
 
 // undo asks kubectl at the end of a part, when the part's own context has ended.
 func (c cluster) undo(args ...string) {
-	out, err := c.run(context.Background(), c.local, append([]string{"kubectl", "--kubeconfig", filepath.Join(c.dir, "kubeconfig")}, args...)...)
+	out, err := c.kubectlIn(context.Background(), args...)
 	if err != nil {
 		c.Errorf("kubectl %s: %v\n%s", strings.Join(args, " "), err, out)
 	}

@@ -2,7 +2,7 @@
 
 // Command echo is the server in the pods of the end-to-end tests. It answers with the name of its pod, and
 // asks other servers on behalf of a test, so that the test sees the network as a pod does. It remembers events and models that it
-// is told of. Told so, it fails instead.
+// is told of, and speaks as a language model does. Told so, it fails instead.
 package main
 
 import (
@@ -22,6 +22,7 @@ func main() {
 	http.HandleFunc("GET /", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, name) })
 	http.HandleFunc("GET /ask", ask)
 	remember(http.DefaultServeMux)
+	speak(http.DefaultServeMux)
 	server := &http.Server{Addr: ":8080", ReadHeaderTimeout: 10 * time.Second}
 	fail(server.ListenAndServe())
 }
