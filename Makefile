@@ -121,6 +121,8 @@ test-parts:
 	@$(GO) tool -C internal/fetch/fetchtest/gateway/versitygw -n versitygw >/dev/null
 	@echo "    the known model registry (two minutes the first time)"
 	@$(GO) tool -C internal/testkit/upstream/modelregistry -n model-registry >/dev/null
+	@echo "    Authorino (two minutes the first time)"
+	@$(GO) tool -C internal/maas/kuadrant/authorino -n github.com/kuadrant/authorino >/dev/null
 	@echo "    the program that runs tests"
 	@$(GO) tool -modfile=$(CURDIR)/tools/gotestsum/go.mod -n gotestsum >/dev/null
 	@$(GO) run ./test/e2e/parts mlmd >/dev/null || [ -z "$${CI:-}" ]
@@ -184,7 +186,7 @@ parts: ## Fetch and build what all checks and tests use beside the product itsel
 	@for module in $$(git ls-files 'go.mod' '*/go.mod' | xargs -n1 dirname); do \
 		echo "    $$module"; hack/thrice.sh $(GO) list -C "$$module" -deps -test -tags e2e $$([ "$$module" = runtimes/gateway ] || echo ./...) tool >/dev/null; done
 	@echo "==> Python's packages"
-	@$(GO) run ./test/e2e/parts tree sdk mlmd registry >/dev/null
+	@$(GO) run ./test/e2e/parts tree sdk mlmd registry models >/dev/null
 	@echo "==> ONNX Runtime"
 	@cd runtimes/onnx && "$(CURDIR)/hack/thrice.sh" $(GO) run ./cmd/onnxfiles library
 	@$(MAKE) --no-print-directory test-parts
@@ -222,6 +224,10 @@ e2e-parts: ## Fetch and build what the end-to-end tests use beside the product i
 	@echo "==> the Python SDK for the tests (a minute the first time)"
 	@python=dist/e2e/sdk-python; if dist/e2e/parts sdk >"$$python.new"; then mv "$$python.new" "$$python"; cat "$$python"; \
 	elif [ $$? -eq 3 ] && [ -z "$${CI:-}" ]; then rm -f "$$python" "$$python.new"; echo "    it cannot be had; what needs it is skipped"; \
+	else exit 1; fi
+	@echo "==> the clients of language models for the tests"
+	@python=dist/e2e/models-python; if dist/e2e/parts models >"$$python.new"; then mv "$$python.new" "$$python"; cat "$$python"; \
+	elif [ $$? -eq 3 ] && [ -z "$${CI:-}" ]; then rm -f "$$python" "$$python.new"; echo "    they cannot be had; what needs them is skipped"; \
 	else exit 1; fi
 	@echo "==> the client of model registries and a PostgreSQL for the tests (a minute the first time)"
 	@python=dist/e2e/registry-python reference=dist/e2e/modelplane-postgres.reference; \

@@ -10,6 +10,7 @@
 //	go run ./test/e2e/parts sdk      prints a Python that can import kserve, the SDK of people who serve models
 //	go run ./test/e2e/parts mlmd     prints a Python that can import ml_metadata, in which the known model registry stores
 //	go run ./test/e2e/parts registry prints a Python that can import model_registry, the client of model registries
+//	go run ./test/e2e/parts models   prints a Python that can import openai and anthropic, the clients of language models
 //	go run ./test/e2e/parts postgres prints the directory with all files of an image of PostgreSQL but the program that starts it
 //
 // Several of these may be named, each of which then prints its line; all stands for every one of them. The failure of one
@@ -18,7 +19,7 @@
 // Standard output carries paths and nothing else. The exit code is 3 when there is no suitable Python or the packages
 // cannot be had, so that a caller can tell this from a mistake.
 //
-//	go run ./test/e2e/parts lock [mlflow] [sdk] [mlmd] [registry]
+//	go run ./test/e2e/parts lock [mlflow] [sdk] [mlmd] [registry] [models]
 //
 // writes down anew which versions of Python's packages these are, in the files of the directory locks. Without it they stay
 // what they are, on every machine.
@@ -72,7 +73,7 @@ type part struct {
 // parts are in the order in which all of them are made: the image of PostgreSQL is of what Debian has.
 var parts = []part{
 	{"debian", debianPackages}, {"tree", mlflowTree}, {"python", mlflowPython}, {"sdk", sdk.script}, {"mlmd", mlmd.script},
-	{"registry", registryClient.script}, {"postgres", postgresTree},
+	{"registry", registryClient.script}, {"models", modelClients.script}, {"postgres", postgresTree},
 }
 
 func run(ctx context.Context, args []string, out io.Writer) []error {

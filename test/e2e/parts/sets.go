@@ -48,7 +48,10 @@ var mlmd = set{"mlmd", []string{"ml-metadata==1.17.1", "grpcio"}, []string{"3.11
 // registryClient is the newest one of model registries.
 var registryClient = set{"registry", []string{"model-registry==0.3.18"}, []string{"3.12", "3.13"}, fillClient}
 
-var sets = []set{mlflow, sdk, mlmd, registryClient}
+// modelClients are those of the two APIs that language models are asked by.
+var modelClients = set{"models", []string{"openai==3.51.0", "anthropic==2.10.0"}, []string{"3.12", "3.13"}, fillClient}
+
+var sets = []set{mlflow, sdk, mlmd, registryClient, modelClients}
 
 //go:embed locks
 var locks embed.FS
