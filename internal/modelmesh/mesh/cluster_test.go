@@ -366,7 +366,7 @@ func (c *cluster) pod(name string, env ...string) *pod {
 		as + "=mesh", "MM_SERVICE_NAME=" + c.service, "MM_KVSTORE_PREFIX=mm", fmt.Sprintf("KV_STORE=etcd:http://127.0.0.1:%d", c.etcd.client),
 		"WKUBE_POD_NAME=" + name, fmt.Sprintf("MM_SVC_GRPC_PORT=%d", p.port), fmt.Sprintf("MM_PEER_PORT=%d", freePort(c.t)),
 		fmt.Sprintf("MM_PROBE_PORT=%d", p.probe), fmt.Sprintf("MM_PRESTOP_WAIT_PORT=%d", p.stop), fmt.Sprintf("INTERNAL_GRPC_PORT=%d", p.runtimePort),
-		"MM_LABELS=mt:test", "MM_LEASE_TTL="+leaseTTL.String(), "MM_PUBLISH_PERIOD=200ms", "MM_RUNTIME_STATUS_PERIOD=50ms", "MM_MIN_CHURN_AGE=1ns", "MODELPLANE_LOG_FORMAT=text",
+		"MM_LABELS=mt:test", "MM_LEASE_TTL=" + leaseTTL.String(), "MM_PUBLISH_PERIOD=200ms", "MM_RUNTIME_STATUS_PERIOD=50ms", "MM_MIN_CHURN_AGE=1ns", "MODELPLANE_LOG_FORMAT=text",
 		"MM_DEFAULT_VMODEL_OWNER=ksp",
 	}, append(c.env, env...)...)
 	p.startRuntime()
