@@ -143,6 +143,7 @@ func TestPredictors(t *testing.T) {
 	}
 	o := options{predictors: 30, processes: 2, idle: 3 * time.Second, say: t.Logf}
 	r := o.measurePredictors(t, self, checkout.Program(t, "modelplane-pod"), checkout.Program(t, "modelplane"))
+	t.Logf("%+v", *r)
 	for _, broken := range r.starved() { // by other tests
 		t.Error(broken)
 	}

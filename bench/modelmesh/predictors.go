@@ -176,7 +176,7 @@ func (c *clock) see(obj any) {
 	if c.told[p.Name] == nil {
 		c.told[p.Name] = map[string]bool{}
 	}
-	if s := p.Status; s.ActiveModelState != "" {
+	if s := p.Status; len(s.Conditions) > 0 { // before that it says what the API server has put there
 		var failure v1alpha1.PredictorFailureReason
 		if s.LastFailureInfo != nil {
 			failure = s.LastFailureInfo.Reason
