@@ -22,7 +22,7 @@ RACY := $(addprefix ./internal/,engine/... testkit/... process/... manager/... c
 # 1: they are. A commit: those of them that have changed since then. Empty: none is.
 RACE ?=
 # Packages that measure, or start several processes of their own: they are tested one at a time, when all others have ended.
-ALONE := $(addprefix ./,cmd/modelplane-pod internal/modelmesh/mesh/... internal/serving/activator internal/maas/api internal/maas/quota internal/serving/agent/... bench/agent bench/gateway bench/modelmesh)
+ALONE := $(addprefix ./,cmd/modelplane-pod internal/modelmesh/mesh/... internal/serving/activator internal/maas/api internal/maas/quota internal/serving/agent/... bench/agent bench/gateway bench/maas bench/modelmesh)
 export GO SLOW RACY ALONE RACE
 # Whether `make test` vets.
 VET ?= 1
