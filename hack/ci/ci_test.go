@@ -72,7 +72,7 @@ func goTest(pkg string) string {
 }
 
 // finish runs everything and gives the last lines.
-func (b *bed) finish(t *testing.T, ctx context.Context) (bool, string) {
+func (b *bed) finish(ctx context.Context, t *testing.T) (bool, string) {
 	t.Helper()
 	green, err := b.all(ctx)
 	if err != nil {
@@ -102,7 +102,7 @@ func wantAll(t *testing.T, text string, words ...string) {
 func TestGreen(t *testing.T) {
 	b := newBed(t)
 	b.Steps = []step{b.shell("test", goTest("good")), b.shell("other", "sleep 0.3; echo all is well")}
-	green, last := b.finish(t, t.Context())
+	green, last := b.finish(t.Context(), t)
 	if !green {
 		t.Error("it is red")
 	}
@@ -137,7 +137,7 @@ func TestEverythingIsNamed(t *testing.T) {
 		b.shell("skips", goTest("skips")),
 		b.shell("last", goTest("good")),
 	}
-	green, last := b.finish(t, t.Context())
+	green, last := b.finish(t.Context(), t)
 	if green {
 		t.Error("it is green")
 	}
@@ -162,7 +162,7 @@ func TestSkipsAreRedInCI(t *testing.T) {
 		b := newBed(t)
 		b.Strict = strict
 		b.Steps = []step{b.shell("skips", goTest("skips"))}
-		if green, _ := b.finish(t, t.Context()); green == strict {
+		if green, _ := b.finish(t.Context(), t); green == strict {
 			t.Errorf("strict %v: green %v", strict, green)
 		}
 	}
@@ -176,7 +176,7 @@ func TestFlakesAreRunAgain(t *testing.T) {
 		return program + ` --jsonfile "$TESTJSON/t.json" --rerun-fails=1 --rerun-fails-run-root-test --packages "` + packages + `" -- -count=1`
 	}
 	b.Steps = []step{b.shell("test", again("./flakes ./good"))}
-	green, last := b.finish(t, t.Context())
+	green, last := b.finish(t.Context(), t)
 	if !green {
 		t.Error("it is red")
 	}
@@ -188,7 +188,7 @@ func TestFlakesAreRunAgain(t *testing.T) {
 
 	b = newBed(t)
 	b.Steps = []step{b.shell("test", again("./flakes ./flakes2"))}
-	green, last = b.finish(t, t.Context())
+	green, last = b.finish(t.Context(), t)
 	if green {
 		t.Error("green although a test failed twice")
 	}
@@ -197,7 +197,7 @@ func TestFlakesAreRunAgain(t *testing.T) {
 	b = newBed(t)
 	b.MaxAgain = 0
 	b.Steps = []step{b.shell("test", again("./flakes"))}
-	if green, _ = b.finish(t, t.Context()); green {
+	if green, _ = b.finish(t.Context(), t); green {
 		t.Error("green although more tests were run again than are allowed")
 	}
 }
@@ -216,7 +216,7 @@ func TestRowsAreRunAgain(t *testing.T) {
 		return s
 	}
 	b.Steps = []step{withAgain(b.shell("e2e", goTest("flakes")))}
-	green, last := b.finish(t, t.Context())
+	green, last := b.finish(t.Context(), t)
 	if !green || strings.Join(asked, " ") != "TestFlakes" {
 		t.Errorf("green %v, asked for %v", green, asked)
 	}
@@ -224,13 +224,13 @@ func TestRowsAreRunAgain(t *testing.T) {
 
 	b, asked = newBed(t), nil
 	b.Steps = []step{withAgain(b.shell("e2e", goTest("panics")))}
-	if green, _ := b.finish(t, t.Context()); green || asked != nil {
+	if green, _ := b.finish(t.Context(), t); green || asked != nil {
 		t.Errorf("green %v, asked for %v", green, asked)
 	}
 
 	b, asked = newBed(t), nil
 	b.Steps = []step{withAgain(b.shell("e2e", goTest("wrong")))}
-	green, last = b.finish(t, t.Context())
+	green, last = b.finish(t.Context(), t)
 	if green {
 		t.Error("green although it failed again")
 	}
@@ -239,7 +239,7 @@ func TestRowsAreRunAgain(t *testing.T) {
 	b = newBed(t)
 	b.Budget = 0
 	b.Steps = []step{withAgain(b.shell("e2e", goTest("flakes")))}
-	if green, _ := b.finish(t, t.Context()); green || !strings.Contains(b.out.String(), "is not run again") {
+	if green, _ := b.finish(t.Context(), t); green || !strings.Contains(b.out.String(), "is not run again") {
 		t.Errorf("green %v without time for it:\n%s", green, b.out)
 	}
 }
@@ -289,7 +289,7 @@ func TestInterrupted(t *testing.T) {
 			<-time.After(50 * time.Millisecond)
 		}
 	}()
-	green, last := b.finish(t, ctx)
+	green, last := b.finish(ctx, t)
 	if green {
 		t.Error("it is green")
 	}

@@ -151,8 +151,8 @@ func (k KillTest) live(t *testing.T, p *process, killer *Killer, deleted *bool) 
 
 // rest waits until the process reached a state and went quiet, or is dead.
 func (k KillTest) rest(t testing.TB, p *process, killer *Killer, reached func() error) error {
-	k.Timeout = patience(t, k.Timeout)
-	ctx, cancel := context.WithTimeout(context.Background(), k.Timeout)
+	limit := patience(t, k.Timeout)
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 	var missing error
 	calls, since := -1, time.Now()
@@ -172,9 +172,9 @@ func (k KillTest) rest(t testing.TB, p *process, killer *Killer, reached func() 
 	})
 	if errors.Is(err, context.DeadlineExceeded) {
 		if missing == nil {
-			return fmt.Errorf("it converged and then did not come to rest within %s; %d calls so far", k.Timeout, calls)
+			return fmt.Errorf("it converged and then did not come to rest within %s; %d calls so far", limit, calls)
 		}
-		return fmt.Errorf("after %s: %w", k.Timeout, missing)
+		return fmt.Errorf("after %s: %w", limit, missing)
 	}
 	return err
 }

@@ -4,6 +4,7 @@ package guard_test
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -30,7 +31,7 @@ func TestKilled(t *testing.T) {
 		if err := guard.Start(server); err != nil {
 			t.Fatal(err)
 		}
-		fmt.Println("server", server.Process.Pid)
+		fmt.Fprintln(os.Stdout, "server", server.Process.Pid)
 		_ = guard.Wait(server)
 		return
 	}
@@ -76,7 +77,7 @@ func TestKilled(t *testing.T) {
 			}
 		}
 		if _, err := os.Stat(record); !os.IsNotExist(err) {
-			return fmt.Errorf("the record: %v", err)
+			return errors.New("it is still on record")
 		}
 		return nil
 	})

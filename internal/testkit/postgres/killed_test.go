@@ -33,8 +33,8 @@ func TestKilled(t *testing.T) {
 			return nil
 		})
 		pids := s.Query(t, "postgres", "select pid from pg_stat_activity where pid <> pg_backend_pid()")
-		fmt.Println("data", strings.TrimSpace(s.Query(t, "postgres", "show data_directory")))
-		fmt.Println("pids", strings.Join(strings.Fields(pids), " "))
+		fmt.Fprintln(os.Stdout, "data", strings.TrimSpace(s.Query(t, "postgres", "show data_directory")))
+		fmt.Fprintln(os.Stdout, "pids", strings.Join(strings.Fields(pids), " "))
 		<-t.Context().Done() // the end comes from outside
 		return
 	}
