@@ -14,7 +14,7 @@ func TestAskedFor(t *testing.T) {
 	for _, test := range []struct{ args, want, fails string }{
 		{"sdk", "sdk", ""},
 		{"debian mlmd tree", "debian mlmd tree", ""},
-		{"all", "debian tree python sdk mlmd registry postgres", ""},
+		{"all", "debian tree python sdk mlmd registry models postgres", ""},
 		{"", "", "parts debian tree python"},
 		{"sdk nothing", "", "parts debian tree python"},
 	} {
