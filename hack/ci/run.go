@@ -203,16 +203,25 @@ func wait(ended <-chan error, patience time.Duration) bool {
 func (r *run) heartbeat(o *outcome) string {
 	parts := []string{fmt.Sprintf("%s for %d s", o.Name, int(time.Since(o.Began).Seconds()))}
 	if tests, broken := readResults(o.JSON); len(tests) > 0 {
-		packages, failed := map[string]bool{}, []string(nil)
+		packages, failed, running := map[string]bool{}, []string(nil), []string(nil)
 		for _, t := range leaves(tests) {
 			packages[t.Package] = true
-			if t.failed() {
+			switch {
+			case t.last() == "fail":
 				failed = append(failed, t.name())
+			case t.Running:
+				running = append(running, t.name())
 			}
 		}
+		for _, b := range broken {
+			failed = append(failed, b.Package)
+		}
 		parts = append(parts, fmt.Sprintf("%d packages", len(packages)))
-		if len(failed)+len(broken) > 0 {
-			parts = append(parts, fmt.Sprintf("%d failed: %s", len(failed)+len(broken), short(strings.Join(failed, ", "), 120)))
+		if len(failed) > 0 {
+			parts = append(parts, fmt.Sprintf("%d FAILED: %s", len(failed), short(strings.Join(failed, ", "), 120)))
+		}
+		if len(running) > 0 {
+			parts = append(parts, "runs: "+short(strings.Join(running, ", "), 100))
 		}
 	} else if line := lastLine(o.Log); line != "" {
 		parts = append(parts, short(line, 100))

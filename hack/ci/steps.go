@@ -92,7 +92,7 @@ type cold struct{ Race, Lint string }
 func whatIsCold(ctx context.Context) cold {
 	const standsOn = "k8s.io/client-go/kubernetes"
 	cached := func(flags ...string) bool {
-		args := slices.Concat([]string{"list", "-f", "{{.StaleReason}}"}, flags, []string{standsOn})
+		args := slices.Concat([]string{"list", "-f", "{{.Stale}}"}, flags, []string{standsOn})
 		cmd := exec.CommandContext(ctx, "go", args...)
 		// As the Makefile sets them: another setting is another cache.
 		cmd.Env = append(os.Environ(), "GOFLAGS=-trimpath -buildvcs=false", "CGO_ENABLED=0")
@@ -100,7 +100,7 @@ func whatIsCold(ctx context.Context) cold {
 			cmd.Env = append(cmd.Env, "CGO_ENABLED=1")
 		}
 		out, err := cmd.Output()
-		return err == nil && strings.Contains(string(out), "available in build cache")
+		return err == nil && strings.TrimSpace(string(out)) == "false"
 	}
 	var c cold
 	if !cached() || !cached("-race") {

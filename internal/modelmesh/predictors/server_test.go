@@ -282,8 +282,12 @@ func TestPredictors(t *testing.T) {
 			}
 			return nil
 		})
-		b.wait(t, all[1], "Standby", "Standby") // as nobody has asked it for anything
+		for _, p := range all {
+			b.wait(t, p, "Standby", "Standby") // as nobody has asked it for anything
+		}
 	})
+	// What is not told yet would be told after the restart.
+	testkit.Rest(t, quietFor, "the mesh to be asked no more", func() int { return b.mesh.Total() + counter.Writes() })
 	stop()
 	restarted := testkit.NewCounter()
 	before := b.mesh.Total()
