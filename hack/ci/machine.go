@@ -84,13 +84,14 @@ func kernelLog(since time.Time) []string {
 	return killedForMemory(string(out), up-time.Since(since).Seconds())
 }
 
-// killedForMemory finds the lines about killed processes after a moment, in seconds since the start of the machine.
+// killedForMemory finds the lines about killed processes after a moment, in seconds since the start of the machine. A container
+// that was killed for its own limit says nothing of the machine.
 func killedForMemory(log string, after float64) []string {
 	var killed []string
 	for line := range strings.Lines(log) {
 		stamp, text, ok := strings.Cut(strings.TrimPrefix(strings.TrimSpace(line), "["), "]")
 		at, err := strconv.ParseFloat(strings.TrimSpace(stamp), 64)
-		if ok && err == nil && at >= after && strings.Contains(text, "Killed process") {
+		if ok && err == nil && at >= after && strings.Contains(text, "Killed process") && !strings.Contains(text, "Memory cgroup") {
 			killed = append(killed, strings.TrimSpace(text))
 		}
 	}

@@ -41,9 +41,11 @@ func (r *run) summary(interrupted bool) report {
 		if o.Again {
 			continue // counted with what it repeats
 		}
-		for _, t := range tests[o.Name].all {
+		all := tests[o.Name].all
+		told := leaves(all)
+		for _, t := range all {
 			switch {
-			case t.flaky():
+			case t.flaky() && slices.Contains(told, t):
 				rep.Flaky = append(rep.Flaky, t)
 				again = append(again, fmt.Sprintf("  %s: %s", t.name(), t.message()))
 			case t.last() == "skip" && !maySkip(t):
